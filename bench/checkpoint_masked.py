@@ -27,7 +27,7 @@ from rich.table import Table
 
 from qkv.data.batch import Batch
 from qkv.data.corpus.prepare import prepare_corpus
-from qkv.data.corpus.segments import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
+from qkv.data.corpus.rows import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.metrics.intervals import wilson_interval
 from qkv.metrics.numbers import perplexity

@@ -42,9 +42,8 @@ from end_with_parent import end_with_parent
 from qkv.data.corpus.shards import hash_of
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData, read_data
-from qkv.jobs.finetune.model import resolve_finetune_settings
 from qkv.jobs.finetune.run import score_baseline
-from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.settings import FinetuneConfig, resolve_finetune_settings
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, build_trainer, prepare_examples, resolve_data_defaults
 from qkv.models.bert import folder as hf
 from qkv.models.bert.folder import read_config
@@ -58,7 +57,7 @@ from qkv.tasks.task import Features, Scored
 from qkv.tasks.transfer import Transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import device_named
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from qkv.train.run_folder import model_folder
 
 ROOT = Path(__file__).parents[1]

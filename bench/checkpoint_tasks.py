@@ -23,8 +23,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from qkv.data.labelled.examples import fold_text
 from qkv.data.labelled.reader import labelled
-from qkv.data.labelled.split import fold_text
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from qkv.nn.block import FeedForward, PostNormBlock
 from qkv.nn.convolution import ConvolutionBlock, reach
-from qkv.nn.fused import Packed, fused
-from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadSelfAttention, Packed, fused
 from qkv.nn.position import RotaryPositions
 from qkv.nn.recurrent import CELLS
 from qkv.nn.recurrent_stack import Stack

@@ -45,15 +45,15 @@ from rich.table import Table
 from torch import nn
 
 from qkv.data.batch import ranges
-from qkv.data.corpus.running_text import TextConfig
+from qkv.data.corpus.rows import TextConfig
 from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import BothDirections, CarryingBoth, TwoWayBatches, TwoWays, Unigram, sampled_loss
-from qkv.nn.characters import PADDING_BYTE, spell
 from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent_stack import DIRECTIONS
+from qkv.nn.words import PADDING_BYTE, spell
 from qkv.train.device import peak_memory
+from qkv.train.log import Silent
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
-from qkv.train.progress import Silent
 
 SIDES = ("qkv sampled", "qkv full", "torch.nn", "nn.LSTM")
 NEGATIVES = 4096

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.models.elmo.network import ElmoConfig
-from qkv.nn.characters import END_BYTE, PADDING_BYTE, spell
+from qkv.nn.words import END_BYTE, PADDING_BYTE, spell
 
 
 class Peer(nn.Module):

@@ -155,10 +155,10 @@ class Ours:
 
         from qkv import load
         from qkv.jobs.finetune.data import DataPart, LabelledData
-        from qkv.jobs.finetune.model import resolve_finetune_settings
         from qkv.jobs.finetune.run import make_finetuning
+        from qkv.jobs.finetune.settings import resolve_finetune_settings
         from qkv.report.run_log import read_run
-        from qkv.train.progress import Silent
+        from qkv.train.log import Silent
 
         work = self.work
         flags: dict[str, Any] = {

@@ -41,10 +41,10 @@ def quiet() -> None:
 def train_ours(job: Job) -> Job:
     from qkv import load
     from qkv.jobs.finetune.data import DataPart, LabelledData
-    from qkv.jobs.finetune.model import resolve_finetune_settings
     from qkv.jobs.finetune.run import make_finetuning
+    from qkv.jobs.finetune.settings import resolve_finetune_settings
     from qkv.report.run_log import read_run
-    from qkv.train.progress import Silent
+    from qkv.train.log import Silent
 
     name, run = job["set"], Path(job["out"]) / "run"
     begin = time.perf_counter()

@@ -18,8 +18,8 @@ with --threads 1 (more would wait for each other, busily).
 
 "same texts" is the share of texts that are those of transformers token for token, "same tokens" that of all tokens up
 to the first that differs. "qkv" and "qkv drafted" compute in the type of the weights; "qkv int8" in 8 bits, which is
-nearly the same (nn/cpu/int8.py). Drafted: 8 bits propose the next tokens, and the weights themselves judge them all at
-once (nn/cpu/speculative.py), so that what is written is what they would have written.
+nearly the same (nn/cpu/precision.py). Drafted: 8 bits propose the next tokens, and the weights themselves judge all
+at once (nn/cpu/speculative.py), so that what is written is what they would have written.
 """
 
 import argparse
@@ -46,8 +46,7 @@ from qkv.models.gpt.dialects import GPT2, PREFIX, TURNED, names_of
 from qkv.models.gpt.dialects import read_gpt_config as config_of
 from qkv.models.gpt.network import GPT
 from qkv.models.table import open_model
-from qkv.nn.cpu.int8 import explain_no_int8
-from qkv.nn.cpu.precision import set_precision
+from qkv.nn.cpu.precision import explain_no_int8, set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 

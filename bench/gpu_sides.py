@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from qkv.data.batch import IGNORE, Batch, ranges
-from qkv.data.corpus.segments import Instances, PairConfig
+from qkv.data.corpus.rows import Instances, PairConfig
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import (
     MaskedAndNextSentence,
@@ -35,8 +35,8 @@ from qkv.models.bert.objective import (
 )
 from qkv.nn.block import FeedForward
 from qkv.nn.gpu.layers import WeightCasts
+from qkv.train.log import Silent
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.progress import Silent
 
 LR = 1e-4
 HEADS = ["masked", "next_sentence"]

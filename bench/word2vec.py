@@ -46,7 +46,7 @@ from qkv.models.word2vec.folder import WordVectors
 from qkv.models.word2vec.learners import WORD2VEC_SETTINGS
 from qkv.models.word2vec.pretrain import Word2VecTrainer
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 THREADS = 2

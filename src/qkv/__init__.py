@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qkv.models.bert.network import Bert as Bert
     from qkv.models.bert.network import BertConfig as BertConfig
     from qkv.models.bert.network import BertWithHeads as BertWithHeads
-    from qkv.report.attention_map import AttentionMap as AttentionMap
+    from qkv.report.attention import AttentionMap as AttentionMap
     from qkv.text.tokenizer import Tokenizer as Tokenizer
 
     __version__: str
@@ -28,7 +28,7 @@ else:
     Loader_of_module = object  # importlib.abc takes longer to import than all of this file
 
 _PLACES = {
-    "AttentionMap": "qkv.report.attention_map",
+    "AttentionMap": "qkv.report.attention",
     "Batch": "qkv.data.batch",
     "Bert": "qkv.models.bert.network",
     "BertConfig": "qkv.models.bert.network",

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Route
 
 from qkv.look.examples import EXAMPLES
-from qkv.look.fill import fill_blanks
+from qkv.look.predictions import fill_blanks
 from qkv.look.wire import Asked
 from tests.browser.looking import Look
 from tests.support.near import assert_near

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from qkv.look.fill import fill_blanks
 from qkv.look.meanings import compare_meanings
+from qkv.look.predictions import fill_blanks, run_task
 from qkv.look.recurrence import show_states
-from qkv.look.tasks import run_task
 from qkv.look.translating import show_translation
 from qkv.look.vectors import show_neighbours
 from qkv.look.wire import Asked

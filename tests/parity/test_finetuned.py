@@ -20,8 +20,8 @@ from qkv.api.model import load
 from qkv.data.labelled.examples import AnswerExample, ChoiceExample, TagExample, TextExample
 from qkv.errors import InputError
 from qkv.jobs.finetune import run
-from qkv.jobs.finetune.model import resolve_finetune_settings
-from qkv.train.progress import Silent
+from qkv.jobs.finetune.settings import resolve_finetune_settings
+from qkv.train.log import Silent
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_folder
 

@@ -19,8 +19,7 @@ from qkv.data.batch import Batch
 from qkv.models.bert import folder as hf
 from qkv.nn.attention import SelfAttention, attend, attention, dot_scores
 from qkv.nn.block import FeedForward, PostNormBlock
-from qkv.nn.fused import explicit
-from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention, explicit
 from qkv.nn.position import sinusoidal_table
 from qkv.text.tokenizer import Tokenizer
 

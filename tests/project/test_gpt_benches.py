@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from qkv.models.gpt.network import GPTConfig
-from qkv.nn.cpu.int8 import explain_no_int8
+from qkv.nn.cpu.precision import explain_no_int8
 from tests.support.bench_modules import bench_module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.models.bert.pretrain import PretrainConfig
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 
 TOLD = "Cannot use device 'cuda': torch finds no CUDA device here. Use device 'cpu'."
 

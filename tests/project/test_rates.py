@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.data.corpus.prepare import prepare_corpus
-from qkv.data.corpus.segments import IS_NEXT, PairConfig
+from qkv.data.corpus.rows import IS_NEXT, PairConfig
 from qkv.data.corpus.shards import Shards
 from qkv.models.bert.objective import KEPT, MASK, RANDOM, MaskingConfig, PretrainingBatches
 from qkv.text.tokenizer import Tokenizer

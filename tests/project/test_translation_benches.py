@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.nn.cpu.int8 import explain_no_int8
+from qkv.nn.cpu.precision import explain_no_int8
 from tests.support.bench_modules import bench_module
 
 ROOT = Path(__file__).resolve().parents[2]

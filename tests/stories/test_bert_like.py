@@ -9,13 +9,12 @@ import pytest
 import qkv
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
-from qkv.jobs.finetune.model import resolve_finetune_settings
-from qkv.look.attention import attention
-from qkv.look.looks import show_inputs
+from qkv.jobs.finetune.settings import resolve_finetune_settings
+from qkv.look.attention import attention, show_inputs
 from qkv.look.subject import describe_subject, open_subject
 from qkv.look.token_layers import read_token_layers
 from qkv.look.wire import Asked
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support import labelled_sets as sets
 from tests.support.like_folders import RECORDS, make_like_folder
 

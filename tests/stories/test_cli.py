@@ -22,7 +22,7 @@ from qkv.cli.demo import demo
 from qkv.cli.main import NOUNS, VERBS, main
 from qkv.cli.terminal import progress
 from qkv.cli.tokenize import train_tokenizer
-from qkv.report.attention_map import AttentionMap
+from qkv.report.attention import AttentionMap
 from tests.support.below_readers import make_elmo
 from tests.support.folders import TOKENS, make_folder
 from tests.support.gpt_folders import make_gpt

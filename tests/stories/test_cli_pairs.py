@@ -7,7 +7,7 @@ import pytest
 
 from qkv.cli.main import main
 from qkv.jobs.translate.training import TRANSLATING
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support.translation_runs import digit_files, settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,8 +9,8 @@ import pytest
 
 from qkv.cli.main import main
 from qkv.jobs.translate.training import TRANSLATING
-from qkv.nn.cpu.int8 import explain_no_int8
-from qkv.train.progress import Silent
+from qkv.nn.cpu.precision import explain_no_int8
+from qkv.train.log import Silent
 from tests.support.folders import make_folder
 from tests.support.translation_runs import SETTINGS, SMALL, digit_files, settings
 

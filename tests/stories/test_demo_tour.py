@@ -8,7 +8,7 @@ import pytest
 import qkv
 from qkv.cli.demo import BLANKS, LOOKS, demo_tour, find_clearest_head
 from qkv.errors import InputError
-from qkv.report.attention_map import AttentionMap, Token
+from qkv.report.attention import AttentionMap, Token
 from tests.stories.test_bad_input import fails
 from tests.support.stand_in import stand_in
 

@@ -16,14 +16,14 @@ from qkv.data.labelled.examples import Span, TagExample, TextExample
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune.data import hold_out, read_data
-from qkv.jobs.finetune.model import resolve_finetune_settings
-from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.settings import FinetuneConfig, resolve_finetune_settings
 from qkv.jobs.finetune.training import TrainingBatches, build_network, prepare_examples
 from qkv.jobs.lifecycle import Finished
 from qkv.models.table import open_model
 from qkv.tasks.predictor import Solver
-from qkv.train.loop import Outcome, Trainer
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
+from qkv.train.loop import Trainer
+from qkv.train.run_folder import Outcome
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_folder
 from tests.support.near import assert_near

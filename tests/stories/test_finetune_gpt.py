@@ -16,14 +16,13 @@ from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune.data import read_data
-from qkv.jobs.finetune.model import resolve_finetune_settings
-from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.settings import FinetuneConfig, resolve_finetune_settings
 from qkv.jobs.finetune.training import build_network, prepare_examples
 from qkv.models.family import TAKES_HEAD
 from qkv.models.table import open_model
 from qkv.tasks.transfer import WEIGHT
+from qkv.train.log import Silent
 from qkv.train.loop import Trainer
-from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.train import checkpoint
+from qkv.train import run_folder
 from tests.support.corpora import write_corpus
 from tests.support.forks import Forks, run_python
 from tests.support.small_run import contents, make_tokenizer
@@ -89,7 +89,7 @@ def training(into: Path, steps: int = STEPS) -> list[object]:
 def results(into: Path) -> dict[str, bytes]:
     """All that must come out the same; what the clock says, and where the folder lies, may differ."""
     run = into / "run"
-    last = checkpoint.checkpoint_steps(run / "checkpoints")[-1]
+    last = run_folder.checkpoint_steps(run / "checkpoints")[-1]
     files = [run / "log.jsonl", run / "model" / "model.safetensors", *sorted(last.iterdir())]
     found = {str(file.relative_to(into)): file.read_bytes() for file in files}
     return found | {f"shards/{name}": data for name, data in contents(into / "shards").items()}
@@ -175,7 +175,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     (tmp_path / "shards").symlink_to(whole / "shards")
     logged = partial(lines_in, tmp_path / "run" / "log.jsonl")
     assert forks.run(*training(tmp_path), signal_at=lambda: logged() > 3, number=number) == 128 + number
-    said, step = forks.said.read_text(), checkpoint.checkpoint_steps(tmp_path / "run" / "checkpoints")[-1].name
+    said, step = forks.said.read_text(), run_folder.checkpoint_steps(tmp_path / "run" / "checkpoints")[-1].name
     assert f"Stopped and saved at step {int(step.removeprefix('step-'))}. Resume with: qkv pretrain --resume" in said
     assert "Traceback" not in said
     assert (tmp_path / "run" / "report.html").exists() and not (tmp_path / "run" / "model").exists()

@@ -9,10 +9,10 @@ import typer
 
 from qkv.cli.prepare import draw_instances, show
 from qkv.data.corpus.prepare import prepare_corpus
-from qkv.data.corpus.segments import PairConfig, instances
+from qkv.data.corpus.rows import PairConfig, instances
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
-from qkv.models.bert.instances import MASK, RANDOM
+from qkv.models.bert.page import MASK, RANDOM
 from qkv.text.tokenizer import Tokenizer
 
 TEXT = "\n\n".join(

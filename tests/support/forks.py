@@ -19,7 +19,7 @@ ENVIRONMENT = os.environ | ONE_THREAD | {"TOKENIZERS_PARALLELISM": "false"}
 PARENT = """
 import json, os, sys
 import torch._dynamo
-import qkv.cli.terminal, qkv.data.corpus.prepare, qkv.models.bert.pretrain, qkv.train.progress
+import qkv.cli.terminal, qkv.data.corpus.prepare, qkv.models.bert.pretrain, qkv.train.log
 from qkv.cli.main import main
 
 print("ready", flush=True)

@@ -9,7 +9,7 @@ from qkv.data.corpus.prepare import prepare_corpus
 from qkv.jobs.pretrain import resolve_pretraining_settings
 from qkv.models.bert.pretrain import PretrainConfig
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support.corpora import documents, write_corpus
 
 DOCUMENTS = 120

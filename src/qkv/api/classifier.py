@@ -29,15 +29,14 @@ from qkv.api.predict import make_examples
 from qkv.data.labelled.examples import Place, TextExample
 from qkv.errors import InputError, did_you_mean
 from qkv.jobs.finetune.data import DataPart, LabelledData, split_examples
-from qkv.jobs.finetune.model import load_run_tokenizer, resolve_finetune_settings
 from qkv.jobs.finetune.run import make_finetuning
-from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.settings import FinetuneConfig, load_run_tokenizer, resolve_finetune_settings
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.folders.own import add_to_record
 from qkv.models.table import open_model
 from qkv.tasks import classify
 from qkv.train.device import device_named
-from qkv.train.progress import Silent, for_stderr
+from qkv.train.log import Silent, for_stderr
 from qkv.train.run_folder import model_folder
 
 LABEL_KINDS = {"auto": None, "single": "single", "multi": "lists", "regression": "numbers"}

@@ -26,8 +26,8 @@ from qkv.files import replaced_file, sha256_of
 from qkv.jobs.finetune.evaluate import evaluate_examples
 from qkv.jobs.finetune.run import scored_dict
 from qkv.jobs.translate.data import LOOKED_AT, detect_languages
-from qkv.jobs.translate.evaluation import PairEvaluation, find_untranslatable
-from qkv.jobs.translate.evaluation import translate_and_score as judged_of_translation_evaluation
+from qkv.jobs.translate.training import PairEvaluation, find_untranslatable
+from qkv.jobs.translate.training import translate_and_score as judged_of_translation_evaluation
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
 from qkv.search.options import GenerateConfig

@@ -36,7 +36,7 @@ from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, A
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
 from qkv.nn.layers import attention_records
-from qkv.report.attention_map import AttentionMap, Token
+from qkv.report.attention import AttentionMap, Token
 from qkv.tasks.predictor import Solver, make_solver
 from qkv.text.tokenizer import Encoded, Tokenizer
 from qkv.train.device import device_named
@@ -400,8 +400,8 @@ def load(
     the whole process, so the model called last sets it.
 
     `dtype` is what the model computes in: float32, bfloat16 or float16. With half the bits a GPU takes packed rows
-    through one variable-length kernel (see nn/fused.py), and vectors change in their third digit; they are handed back
-    as float32 in any case.
+    through one variable-length kernel (nn/multihead.py), and vectors change in their third digit; they are returned as
+    float32 in any case.
 
     A word2vec, NNLM, recurrent language model, ELMo or GPT, on which no task was put, embeds texts and tokens (`embed`,
     `embed_tokens`), and says so when it is asked for something else.

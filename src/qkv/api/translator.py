@@ -25,7 +25,7 @@ from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import source_spans, target_spans, translate_batch
 from qkv.text.alignment import Alignment, WordAttention, align, word_attention
 from qkv.text.segmenter import Segmenter
-from qkv.text.sentences import split_sentences as sentences
+from qkv.text.segmenter import split_sentences as sentences
 from qkv.train.device import device_named, use_threads
 from qkv.train.run_folder import model_folder
 

@@ -17,7 +17,7 @@ from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from qkv.report.attention_map import AttentionMap
+    from qkv.report.attention import AttentionMap
 
 _ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", ".json": "the weights for a program"}
 
@@ -50,7 +50,7 @@ def draw_attention(
     one byte each: {name, attn, shape, layers, heads, left, right, texts}. With --out, --json prints one document
     about the file: out, layers, heads, n_tokens.
     """
-    from qkv.report.attention_picture import caption_texts, choose
+    from qkv.report.attention import caption_texts, choose
 
     suffix = suffix_of(out, _ENDINGS) if out is not None else None
     caption_texts(lang)
@@ -89,11 +89,11 @@ def write_attention(
     if suffix == ".json":
         found.save(out)
     elif suffix == ".html":
-        from qkv.report.attention_picture import attention_page
+        from qkv.report.attention import attention_page
 
         write_text(out, attention_page(found, layer, head, token, lang))
     else:
-        from qkv.report.attention_picture import draw_attention
+        from qkv.report.attention import draw_attention
 
         if layer is None or head is None:
             raise InputError("A picture shows one head: give --layer and --head.")
@@ -103,7 +103,7 @@ def write_attention(
 def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None) -> None:
     """Print the attention of one word as bars."""
     from qkv.cli.terminal import bar, print_table
-    from qkv.report.attention_picture import choose
+    from qkv.report.attention import choose
 
     weights = found.weights(layer, head)
     chosen = choose(found, weights, token)

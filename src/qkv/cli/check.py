@@ -293,7 +293,7 @@ def check(
 
 
 def _is_labelled(path: Path) -> bool:
-    from qkv.data.labelled.detect import guess_task
+    from qkv.data.labelled.reader import guess_task
     from qkv.data.readers import check_text_file
 
     try:

@@ -25,7 +25,7 @@ from qkv.files import write_text
 
 if TYPE_CHECKING:
     from qkv.api.model import Model
-    from qkv.report.attention_map import AttentionMap
+    from qkv.report.attention import AttentionMap
 
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo", "__pycache__"}
@@ -124,7 +124,7 @@ def find_clearest_head(
 ) -> tuple[int, int]:
     """Return the layer and head where `word` attends to `meant` most, relative to the other words; a given layer or
     head is fixed."""
-    from qkv.report.attention_picture import choose
+    from qkv.report.attention import choose
 
     first = found.weights(found.layers[0] if layer is None else layer, found.heads[0] if head is None else head)
     left, right = (list(choose(found, first, one)) for one in (word, meant))
@@ -160,10 +160,10 @@ def examples_folder() -> Path:
 
 def demo_finetune(out: Path) -> None:
     from qkv.cli.terminal import print_result
-    from qkv.jobs.finetune.model import resolve_finetune_settings
     from qkv.jobs.finetune.run import FINETUNING
+    from qkv.jobs.finetune.settings import resolve_finetune_settings
     from qkv.models.folders.hub import DEFAULT_MODEL
-    from qkv.train.progress import for_stderr
+    from qkv.train.log import for_stderr
 
     file, run = out / "intents.csv", out / "finetune"
     rows = _rows()
@@ -277,7 +277,7 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     from qkv.jobs.pretrain import start
     from qkv.models.bert.pretrain import PretrainConfig
     from qkv.text.tokenizer import Tokenizer
-    from qkv.train.progress import for_stderr
+    from qkv.train.log import for_stderr
 
     folder = out / "pretrain"
     corpus = folder / "corpus.txt"

@@ -116,7 +116,7 @@ def finetune(
     from qkv.cli.terminal import print_result
     from qkv.jobs.finetune.run import FINETUNING
     from qkv.models.folders.own import OWN_TYPES, model_type_of
-    from qkv.train.progress import for_stderr
+    from qkv.train.log import for_stderr
 
     given: dict[str, Any] = {
         "embeddings": embeddings,
@@ -150,7 +150,7 @@ def finetune(
     else:
         task, out = check_task("finetune", task, train, out, flags)
         check_spelling(model)
-        from qkv.jobs.finetune.model import resolve_finetune_settings
+        from qkv.jobs.finetune.settings import resolve_finetune_settings
 
         with for_stderr() as progress:
             config = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
@@ -214,7 +214,7 @@ def curve(
     Ctrl-C saves and stops; --resume trains the missing points. --json prints one document: run, finished,
     result.
     """
-    from qkv.train.progress import for_stderr
+    from qkv.train.log import for_stderr
 
     given: dict[str, Any] = {
         "embeddings": embeddings,
@@ -250,7 +250,7 @@ def curve(
         if draws is not None:
             wanted["draws"] = draws
         from qkv.jobs.curve import CURVES, CurveConfig
-        from qkv.jobs.finetune.model import resolve_finetune_settings
+        from qkv.jobs.finetune.settings import resolve_finetune_settings
 
         with for_stderr() as progress:
             tuned = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])

@@ -179,7 +179,7 @@ def check_task(
     verb: str, task: str | None, train: str | None, out: Path | None, flags: Mapping[str, Any]
 ) -> tuple[str, Path]:
     """The task and the run's folder, once all that a new run needs was given, and no setting of another task."""
-    from qkv.data.labelled.kinds import LABELLINGS
+    from qkv.data.labelled.reader import LABELLINGS
 
     if task not in LABELLINGS:
         named = f"'{task}' is not a task.{did_you_mean(task, LABELLINGS)} " if task else ""

@@ -11,8 +11,8 @@ from qkv.cli.tokenize import load_tokenizer
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.models.bert.instances import Instance
     from qkv.models.bert.objective import Corpus
+    from qkv.models.bert.page import Instance
     from qkv.text.tokenizer import Tokenizer
 
 
@@ -166,9 +166,9 @@ def draw_instances(
     """Return the first masked rows of an epoch, with the data for drawing them."""
     import numpy as np
 
-    from qkv.data.corpus.segments import PairConfig
-    from qkv.models.bert.instances import LABELS, TREATMENTS, DrawnToken, Instance
+    from qkv.data.corpus.rows import PairConfig
     from qkv.models.bert.objective import MaskingConfig, PretrainingBatches
+    from qkv.models.bert.page import LABELS, TREATMENTS, DrawnToken, Instance
 
     pairs, masking = PairConfig(negatives, max_length), MaskingConfig(whole_words=whole_words)
     batches = PretrainingBatches(corpus, tokenizer, pairs, masking, rows=1, seed=seed)
@@ -208,7 +208,7 @@ def draw_instances(
 def _write_page(out: Path, drawn: "list[Instance]", shards: Path, seed: int, epoch: int, lang: str) -> None:
     from qkv.cli.terminal import say
     from qkv.files import write_text
-    from qkv.models.bert.instances import instances_page
+    from qkv.models.bert.page import instances_page
     from qkv.report.bilingual import Phrase
 
     facts = (Phrase(f"epoch {epoch}", f"第 {epoch} 轮"), Phrase(f"seed {seed}", f"种子 {seed}"))
@@ -222,7 +222,7 @@ def _print(drawn: "list[Instance]", lang: str) -> None:
     from rich.text import Text
 
     from qkv.cli.terminal import console
-    from qkv.models.bert.instances import draw_legend, draw_lines
+    from qkv.models.bert.page import draw_legend, draw_lines
 
     out = console()
     width = out.width if out.is_terminal else shutil.get_terminal_size((100, 24)).columns

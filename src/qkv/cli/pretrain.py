@@ -66,7 +66,7 @@ def pretrain(
     """
     from qkv.config import Requested
     from qkv.jobs import pretrain as job
-    from qkv.train.progress import for_stderr
+    from qkv.train.log import for_stderr
 
     if resume is not None:
         given: dict[str, object] = {"--data": data, "--out": out, "--size": size, "--recipe": recipe, "--init": init}

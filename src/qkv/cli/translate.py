@@ -147,7 +147,7 @@ def train_translate(
     of the source. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
-    from qkv.train.progress import for_stderr
+    from qkv.train.log import for_stderr
 
     given: dict[str, Any] = {
         "bitext.train": tuple(pairs) if pairs else None,
@@ -191,7 +191,7 @@ def _begin(
     from qkv.jobs.translate.example import example_settings, start_example
     from qkv.jobs.translate.settings import TRANSLATION_MODELS, resolve_translation_settings
     from qkv.jobs.translate.training import TRANSLATING
-    from qkv.train.progress import for_stderr
+    from qkv.train.log import for_stderr
 
     if model is not None and model not in TRANSLATION_MODELS:
         hint = did_you_mean(model, TRANSLATION_MODELS)

@@ -26,25 +26,23 @@ from qkv.data.batching import Integers
 from qkv.errors import InputError
 from qkv.files import to_json, write_text
 from qkv.jobs.finetune.data import check_data_unchanged, count_labels, pin_data, read_data
-from qkv.jobs.finetune.model import is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.run import score_baseline
-from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs
+from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import Prepared, build_trainer, compute_vectors, prepare_examples, resolve_data_defaults
 from qkv.jobs.lifecycle import Lifecycle
 from qkv.metrics.power_law import CurveFit, Prediction, fit_power_law
-from qkv.report.bars import Bar, BarTable, TableCell
 from qkv.report.bilingual import SPACE, Phrase, Words, duration, phrase
 from qkv.report.page import Figure, Gauge, Notes, Remarks, RunPage, Section, Settings, write_report
 from qkv.report.plane import Axis, Band, Dots, Layer, Line, Plane, Planes, Rule
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
 from qkv.report.run_log import read_run
-from qkv.tasks.names import SHARE, Metric, find_metric, task_words
+from qkv.report.tables import Bar, BarTable, TableCell
 from qkv.tasks.predictor import Vectors
+from qkv.tasks.table import SHARE, Metric, find_metric, task_words
 from qkv.tasks.task import Features
 from qkv.train.device import device_named
-from qkv.train.loop import Outcome
-from qkv.train.progress import Progress, Silent
-from qkv.train.run_folder import add_line, read_lines
+from qkv.train.log import Progress, Silent
+from qkv.train.run_folder import Outcome, add_line, read_lines
 
 _WORTH = 0.01
 """Minimum gain from twice as many labels that is worth the work: one point."""

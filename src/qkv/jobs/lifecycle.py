@@ -13,9 +13,17 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.labelled.examples import Fault
 from qkv.files import read_object, write_text
-from qkv.train.loop import Outcome
-from qkv.train.progress import Progress
-from qkv.train.run_folder import CONFIG, Sessions, begin, read_lines, remove_drafts, settings_of, write_settings
+from qkv.train.log import Progress
+from qkv.train.run_folder import (
+    CONFIG,
+    Outcome,
+    Sessions,
+    begin,
+    read_lines,
+    remove_drafts,
+    settings_of,
+    write_settings,
+)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ from qkv.models.folders import hub
 from qkv.models.pretraining import C, Pretraining, T
 from qkv.models.table import PRETRAINED, load_pretraining, unknown_model
 from qkv.report.page import write_report
-from qkv.train.loop import Outcome
-from qkv.train.progress import Progress
-from qkv.train.run_folder import CONFIG, Sessions, settings_of
+from qkv.train.log import Progress
+from qkv.train.run_folder import CONFIG, Outcome, Sessions, settings_of
 
 
 def start(config: Any, out: Path, progress: Progress) -> Finished:

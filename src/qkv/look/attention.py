@@ -1,40 +1,21 @@
-"""The attention view: an overview of all heads, the weights of one layer, and one head step by step.
+"""The attention view: the tokens on both sides, the inputs of the first layer, overview, one layer, one head.
 
-Overview: a small map of each head, where a cell is the maximum of its block, so that thin lines stay visible; and five
-measures for sorting heads, each a mean over all queries:
+    bert          self                          a text, or two in one row (then its name is "pair")
+    gpt           causal                        a text; every token sees itself and those before it
+    transformer   encoder | decoder | cross     source to source; translation to itself; translation to source
+    seq2seq       cross                         translation to source, one layer and one head
 
-    entropy     0: all weight on one token, 1: uniform; normalised by ln of the number of visible tokens
-    distance    mean distance of the attended tokens, as a share of the text length
-    ends        weight on special tokens ([CLS], [SEP] etc.)
-    separators  of that, weight on special tokens after the text ([SEP] etc.): all but the first token
-    itself      weight on the token itself; 0 in cross-attention
+If no translation is given, the model generates it once; it is cached for questions about other layers. The rows of a
+Transformer's decoder are the tokens it reads (the begin token, then all but the end token), those of a seq2seq the
+tokens it predicts, because there the query is the state before a token.
 
-One layer: its weights, one byte each, round(255 · w).
-
-One row of one head, softmax(q Kᵀ ÷ √K) V (`show_steps`):
-
-    q           (K)      query of the token
-    k           (T, K)   keys
-    scores      (T)      q · k
-    scaled      (T)      scores × `scale`, the network's scale (1 / √K)
-    weights     (T)      softmax; 0 where masked
-    v           (T, K)   values
-    output      (K)      Σ weights × v, which the layer's output projection mixes with the other heads
-
-A seq2seq may use other scores: `score` names them, and for additive scores `direction` (K) is the vector v in
-vᵀ tanh(q + k).
-
-Words: `word_ranges` groups tokens to words by their characters, whatever the vocabulary's markers (##ing, Ġthe, ▁the,
-the</w>). A word is a run of letters and digits with inner punctuation (isn't, 3.5); every 汉字 and every other
-punctuation character is a word of its own. A character of several tokens is one word, a token that is only the space
-before a word belongs to that word, special tokens stay separate, and every token is in exactly one word.
-
-Shapes: L layers, H heads, Q queries, T keys, S cells of a small map, K head width.
+Not here: the attention itself (attention.py).
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -43,13 +24,335 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.look.looks import choose_rows, layer_record, layer_records
-from qkv.look.scene import Question, Scene
+from qkv.api.model import show_tokens, strip_unlearned
+from qkv.api.translator import Translator
+from qkv.data.batch import Batch
 from qkv.look.subject import Subject
-from qkv.look.wire import TEXT_LIMIT, Asked, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply
+from qkv.models.encoder import Layered
 from qkv.nn.attention import masked_softmax
-from qkv.report.attention_map import Token
+from qkv.nn.layers import AttentionKind, AttentionRecord, Layer, attention_records
+from qkv.report.attention import Token
+from qkv.tasks.translate import source_spans, target_spans, translate_batch
 from qkv.text.alignment import WordSpan, word_spans
+
+CACHED_TRANSLATIONS = 64  # translations
+
+
+@dataclass(frozen=True)
+class Side:
+    """One text, or two in one row, as the network reads it."""
+
+    ids: tuple[int, ...]
+    tokens: tuple[Token, ...]
+    unknown: int = -1  # id of the unknown token
+
+    @property
+    def lost(self) -> list[int]:
+        """Indices of unknown tokens."""
+        rows = enumerate(zip(self.ids, self.tokens, strict=True))
+        return [
+            place
+            for place, (number, token) in rows
+            # not a literal [UNK] in the text, nor the special tokens to which byte-level vocabularies give this id
+            if number == self.unknown and not token.special and token.text.strip() not in ("", token.token)
+        ]
+
+    @property
+    def segments(self) -> list[int]:
+        return [token.segment for token in self.tokens]
+
+
+@dataclass(frozen=True)
+class Scene:
+    subject: Subject
+    attention: AttentionKind
+    name: str  # the kind, or "pair"
+    left: Side  # queries
+    right: Side  # keys
+    texts: tuple[str, ...]  # the texts that token spans refer to, by segment
+    source: Side | None = None  # input of a translator's encoder
+    target: tuple[int, ...] | None = None  # input of its decoder, if needed
+
+    @property
+    def kind(self) -> str:
+        return self.attention.name
+
+    @property
+    def same(self) -> bool:
+        """Whether both sides are the same text."""
+        return not self.attention.looks_at_source
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether every token is visible to every other."""
+        return not self.attention.is_causal
+
+    def layers(self) -> Iterator[Layer]:
+        """The layers of the network on these tokens."""
+        first = self.left if self.source is None else self.source
+        batches = [Batch.of([first.ids], segments=[first.segments])]
+        if self.target is not None:
+            batches.append(Batch.of([self.target]))
+        network: Layered = self.subject.network
+        return network.layers(*(batch.to(self.subject.device) for batch in batches))
+
+
+@dataclass(frozen=True)
+class Question:
+    """The texts and the kind of attention of a request."""
+
+    subject: Subject
+    kind: str
+    text: str
+    pair: str | None
+    output: str | None
+
+    @classmethod
+    def read(cls, subject: Subject, asked: Asked) -> "Question":
+        """Read the fields text, pair, kind and output. Raises RefusalError for a model without attention."""
+        kinds = [kind.name for kind in find_attentions(subject)]
+        kind = asked.choice("kind", kinds, kinds[0])
+        text = asked.text()
+        pair = None if subject.translates else asked.maybe_text("pair")
+        return cls(subject, kind, text, pair, asked.maybe_text("output") if subject.translates else None)
+
+    @property
+    def network(self) -> Layered:
+        return self.subject.network
+
+    @property
+    def attention(self) -> AttentionKind:
+        return next(kind for kind in self.network.attentions if kind.name == self.kind)
+
+    @property
+    def layers(self) -> int:
+        return self.attention.layers
+
+    @property
+    def heads(self) -> int:
+        return self.attention.heads
+
+    def scene(self) -> Scene:
+        """The tokens of both sides; generates a translation if none was given."""
+        subject, kind = self.subject, self.attention
+        if not subject.translates:
+            side = _make_model_side(subject, kind, self.text, self.pair)
+            texts = (self.text,) if self.pair is None else (self.text, self.pair)
+            name = kind.name if self.pair is None or kind.is_causal else "pair"
+            return Scene(subject, kind, name, side, side, texts)
+        source = _make_source_side(subject.translator, self.text, 1 if kind.looks_at_source else 0)
+        if kind.part == "encoder":
+            return Scene(subject, kind, kind.name, source, source, (self.text,), source)
+        output, target, read = _make_target_side(subject, kind, self.text, self.output)
+        right, texts = (source, (output, self.text)) if kind.looks_at_source else (target, (output,))
+        return Scene(subject, kind, kind.name, target, right, texts, source, read)
+
+
+def find_attentions(subject: Subject) -> tuple[AttentionKind, ...]:
+    """The kinds of attention of a model. Raises RefusalError if it has none."""
+    found = () if subject.is_table else subject.network.attentions
+    if not found:
+        if subject.translates:
+            context = subject.translator.network.context
+            raise subject.refusal("no_attention", f"whose decoder has no attention: its context is {context}")
+        raise subject.refusal("no_attention", "which has no attention")
+    return found
+
+
+def _make_model_side(subject: Subject, kind: AttentionKind, text: str, pair: str | None) -> Side:
+    model = subject.model
+    untaught = kind.is_causal and not model.network.heads
+    sizes = subject.facts.sizes
+    if pair is not None and (untaught or sizes is None or not sizes.pairs):
+        raise subject.refusal("no_pair", "which reads single texts")
+    texts = (text,) if pair is None else (text, pair)
+    for name, one in zip(("text", "pair"), texts, strict=False):
+        if model.tokenizer.is_empty(one):
+            raise _empty_refusal(name)
+    encoded = model.tokenizer.encode(text, pair)
+    if untaught:
+        encoded = strip_unlearned(encoded, model.tokenizer)
+    check_length(len(encoded.ids), model.config.max_length)
+    tokens = show_tokens(encoded, texts, model.tokenizer.special_ids)
+    return Side(tuple(encoded.ids), tokens, model.tokenizer.unk_id)
+
+
+def _make_source_side(translator: Translator, text: str, segment: int) -> Side:
+    languages = translator.languages
+    encoded, spans = languages.source.encode(text, special=False), source_spans(languages.source, text)
+    if not encoded.ids:
+        raise _empty_refusal("text")
+    check_length(len(encoded.ids) + 1, translator.max_length)
+    unknown = languages.source.unk_id  # SentencePiece spells unknown tokens as in the text
+    read = [
+        languages.source.token(number) if number == unknown else token
+        for number, token in zip(encoded.ids, encoded.tokens, strict=True)
+    ]
+    tokens = _make_tokens(read, spans, text, segment)
+    end = Token(languages.source.token(languages.source_end), "", 0, 0, segment, special=True)
+    return Side((*encoded.ids, languages.source_end), (*tokens, end), unknown)
+
+
+def _make_target_side(
+    subject: Subject, kind: AttentionKind, text: str, output: str | None
+) -> tuple[str, Side, tuple[int, ...]]:
+    """The translation, its tokens as rows of the attention, and the input ids of the decoder."""
+    translator = subject.translator
+    languages = translator.languages
+    if output is None:
+        ids, output, spans = _translation(subject, text)
+    else:
+        ids = tuple(languages.target.encode(output, special=False).ids)
+        spans = tuple(source_spans(languages.target, output))
+        if not ids:
+            raise _empty_refusal("output")
+        check_length(len(ids) + 1, translator.max_length)
+    tokens = _make_tokens([languages.target.token(number) for number in ids], spans, output, 0)
+    read = (languages.begin, *ids)
+    if kind.asks_for_next:
+        end = Token(languages.target.token(languages.end), "", 0, 0, special=True)
+        return output, Side((*ids, languages.end), (*tokens, end), languages.target.unk_id), read
+    begin = Token(languages.target.token(languages.begin), "", 0, 0, special=True)
+    return output, Side(read, (begin, *tokens), languages.target.unk_id), read
+
+
+@lru_cache(maxsize=CACHED_TRANSLATIONS)
+def _translation(subject: Subject, text: str) -> tuple[tuple[int, ...], str, tuple[tuple[int, int], ...]]:
+    """The generated tokens, which may differ from those of the tokenised text; the text; the tokens' spans."""
+    translator = subject.translator
+    source = translator.languages.read([text])
+    best = translate_batch(translator.network, translator.languages, source, translator.decoding)[0][0]
+    written, spans = target_spans(translator.languages.target, best.tokens)
+    return best.tokens, written, tuple(spans)
+
+
+def _make_tokens(tokens: Sequence[str], spans: Sequence[tuple[int, int]], text: str, segment: int) -> tuple[Token, ...]:
+    return tuple(
+        Token(token, text[start:end], start, end, segment) for token, (start, end) in zip(tokens, spans, strict=True)
+    )
+
+
+def check_length(tokens: int, most: int) -> None:
+    if tokens > most:
+        raise RefusalError(
+            "too_many_tokens",
+            f"The text has {tokens:,} tokens; the maximum of this model is {most:,}. Shorten it: texts are not "
+            "truncated.",
+            tokens=tokens,
+            most=most,
+        )
+
+
+def _empty_refusal(name: str) -> RefusalError:
+    return RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)
+
+
+# --- The inputs of the first layer, and the attention records of all layers.
+#
+#     bert          token + segment + position, then a norm
+#     gpt           token + position
+#     transformer   token × √D + sinusoids
+#
+# A recurrent network adds nothing to its token vectors.
+#
+# A network yields its layers with their attention (nn/layers.py). Weights are computed for one layer at a time, and
+# layers above the last requested one are not run.
+#
+# Shapes: T tokens, D width.
+
+_AT_ONCE = 64
+"""Maximum number of tokens for which all rows are returned in one reply."""
+
+
+def show_inputs(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, pair (bert), kind and output (translators), row: index of the token, on the left side if there are
+    two. Without a row, for short texts: all tokens, (T, D) each."""
+    question = Question.read(subject, asked)
+    if question.network.position_encoding is None:
+        raise subject.refusal("no_positions", "which adds nothing to its tokens")
+    row = asked.maybe_number("row", 0, TEXT_LIMIT)
+    asked.done()
+    scene = question.scene()
+    rows = choose_rows(row, scene.left)
+    parts = input_parts(scene)
+    found = {name: _floats(part[rows] if row is None else part[row]) for name, part in parts.items()}
+    head = {"kind": scene.kind, "parts": list(found), "n_tokens": len(scene.left.tokens)}
+    if row is None:
+        tokens: dict[str, Any] = {"tokens": [asdict(token) for token in scene.left.tokens]}
+    else:
+        token = scene.left.tokens[row]
+        tokens = {"row": row, "token": asdict(token)} | ({"segment": token.segment} if "segment" in found else {})
+    return Reply(head | {"width": found["sum"].shape[-1]} | tokens, found)
+
+
+def choose_rows(row: int | None, *sides: Side) -> slice:
+    """One row of the first side, or all rows if no side is long."""
+    if row is None:
+        for side in sides:
+            check_length(len(side.tokens), _AT_ONCE)
+        return slice(None)
+    last = len(sides[0].tokens) - 1
+    if row > last:
+        raise RefusalError("range", f"'row' is {row}; it goes from 0 to {last}.", field="row", low=0, high=last)
+    return slice(row, row + 1)
+
+
+@torch.inference_mode()
+def input_parts(scene: Scene) -> Mapping[str, Tensor]:
+    """(T, D) each, in the order of the sum; the last is the input of the first layer."""
+    return next(layer.inputs for layer in scene.layers() if layer.part == scene.attention.part)
+
+
+def _floats(part: Tensor) -> NDArray[np.float32]:
+    return part.float().cpu().numpy()
+
+
+def layer_records(scene: Scene) -> Iterator[AttentionRecord]:
+    """The records of all layers from the lowest, computed lazily."""
+    return attention_records(scene.attention, scene.layers())
+
+
+@torch.inference_mode()
+def layer_record(scene: Scene, layer: int) -> AttentionRecord:
+    found = layer_records(scene)
+    for _ in range(layer):
+        next(found)
+    return next(found)
+
+
+# --- The attention view: an overview of all heads, the weights of one layer, and one head step by step.
+#
+# Overview: a small map of each head, where a cell is the maximum of its block, so that thin lines stay visible; and
+# five measures for sorting heads, each a mean over all queries:
+#
+#     entropy     0: all weight on one token, 1: uniform; normalised by ln of the number of visible tokens
+#     distance    mean distance of the attended tokens, as a share of the text length
+#     ends        weight on special tokens ([CLS], [SEP] etc.)
+#     separators  of that, weight on special tokens after the text ([SEP] etc.): all but the first token
+#     itself      weight on the token itself; 0 in cross-attention
+#
+# One layer: its weights, one byte each, round(255 · w).
+#
+# One row of one head, softmax(q Kᵀ ÷ √K) V (`show_steps`):
+#
+#     q           (K)      query of the token
+#     k           (T, K)   keys
+#     scores      (T)      q · k
+#     scaled      (T)      scores × `scale`, the network's scale (1 / √K)
+#     weights     (T)      softmax; 0 where masked
+#     v           (T, K)   values
+#     output      (K)      Σ weights × v, which the layer's output projection mixes with the other heads
+#
+# A seq2seq may use other scores: `score` names them, and for additive scores `direction` (K) is the vector v in vᵀ
+# tanh(q + k).
+#
+# Words: `word_ranges` groups tokens to words by their characters, whatever the vocabulary's markers (##ing, Ġthe, ▁the,
+# the</w>). A word is a run of letters and digits with inner punctuation (isn't, 3.5); every 汉字 and every other
+# punctuation character is a word of its own. A character of several tokens is one word, a token that is only the space
+# before a word belongs to that word, special tokens stay separate, and every token is in exactly one word.
+#
+# Shapes: L layers, H heads, Q queries, T keys, S cells of a small map, K head width.
 
 _SPACES = ("Ġ", "▁")
 """Space markers of byte-level BPE and SentencePiece."""
@@ -132,10 +435,6 @@ def show_steps(subject: Subject, asked: Asked) -> Reply:
         return Reply(head | {"left": [asdict(token) for token in scene.left.tokens]}, arrays)
     one = {"row": row, "token": asdict(scene.left.tokens[row]), "masked": masked[0].tolist()}
     return Reply(head | one, arrays)
-
-
-def _floats(part: Tensor) -> NDArray[Any]:
-    return part.float().cpu().numpy()
 
 
 _SMALL = 48

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from qkv.look.plane import VectorArray, project_layers
 from qkv.look.subject import Subject
-from qkv.look.token_layers import find_table_tokenizer, read_token_layers
+from qkv.look.token_layers import VectorArray, find_table_tokenizer, project_layers, read_token_layers
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.word2vec.folder import WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE

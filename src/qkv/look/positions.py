@@ -19,12 +19,11 @@ import numpy as np
 import torch
 
 from qkv.look.attention import word_ranges
-from qkv.look.plane import VectorArray, cosine_matrix
 from qkv.look.subject import Subject
-from qkv.look.token_layers import TokenLayers, has_positions, read_token_layers
+from qkv.look.token_layers import TokenLayers, VectorArray, cosine_matrix, has_positions, read_token_layers
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.nn.position import sinusoidal_table
-from qkv.report.attention_map import Token
+from qkv.report.attention import Token
 
 WAVE_ROWS, WAVE_WIDTH = 128, 128
 """Size of the table of sinusoids, as in the notes."""

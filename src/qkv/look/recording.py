@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from qkv.data.labelled.kinds import LABELLINGS
+from qkv.data.labelled.reader import LABELLINGS
 from qkv.errors import InputError
 from qkv.look.wire import RefusalError, Reply
 

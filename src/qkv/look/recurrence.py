@@ -34,11 +34,11 @@ from qkv.data.batch import Batch
 from qkv.look.subject import Subject
 from qkv.look.translating import spell_token
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.nn.characters import spell
 from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM
 from qkv.nn.recurrent_stack import DIRECTIONS
-from qkv.report.attention_map import Token
+from qkv.nn.words import spell
+from qkv.report.attention import Token
 from qkv.tasks.translate import source_spans
 from qkv.text.sentencepiece import MarianTokenizer
 from qkv.text.tokenizer import Encoded, Tokenizer

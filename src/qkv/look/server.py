@@ -21,8 +21,7 @@ from qkv.errors import InputError
 from qkv.look.api import Api, UnknownQuestionError
 from qkv.look.page import CONTENT_TYPES, build_saved_page, build_served_page, find_asset
 from qkv.look.wire import RefusalError
-from qkv.serve.access import RefusedError
-from qkv.serve.app import Worker, read_json
+from qkv.serve.app import RefusedError, Worker, read_json
 from qkv.serve.listen import Server, listen
 
 MOST_REQUEST_BYTES = 1 << 20

@@ -33,7 +33,7 @@ from qkv.data.pairs.batching import Coder, Languages
 from qkv.errors import InputError
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.report.attention_map import Token
+from qkv.report.attention import Token
 from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis, Stepped
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from qkv.api.embedder import scale_to_unit
-from qkv.look.plane import VectorArray, project_vectors
 from qkv.look.subject import Subject
+from qkv.look.token_layers import VectorArray, project_vectors
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.word2vec.folder import ANALOGY_METHODS, Neighbour, WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE

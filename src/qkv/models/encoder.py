@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from qkv.data.batch import Batch, Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
 from qkv.nn.block import ACTIVATION_FUNCTIONS
-from qkv.nn.fused import Attend, Packed, explicit, fused
 from qkv.nn.layers import AttentionKind, Layer
+from qkv.nn.multihead import Attend, Packed, explicit, fused
 from qkv.nn.position import PositionEncoding
 
 

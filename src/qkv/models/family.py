@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.encoder import WithHeads, initialise
+from qkv.models.folders.fields import SentenceFiles
 from qkv.models.folders.own import collect_facts
-from qkv.models.folders.sentence import SentenceFiles
 from qkv.models.folders.weights import SkipInit
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer

@@ -1,7 +1,7 @@
 """Training of the language models NNLM (Bengio et al. 2003) and RNNLM (Mikolov et al. 2010) from shards.
 
 The loss is that of the next token over running text. `Carrying` is a recurrent model in training: its buffers are the
-state of each stream of data/corpus/running_text.py, so that checkpoints hold it like weights and a resumed run
+state of each stream of data/corpus/rows.py, so that checkpoints hold it like weights and a resumed run
 continues in the middle of its texts. The gradient ends there: truncated back-propagation through time.
 
 The settings are the keys of RUN/config.toml, of recipes and of --set; both models share all but the table of their own
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
-from qkv.data.corpus.running_text import SpecialIds, StreamBatches, TextConfig, WindowBatches
+from qkv.data.corpus.rows import SpecialIds, StreamBatches, TextConfig, WindowBatches
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
@@ -37,8 +37,8 @@ from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import Sizes, divisors, rows_and_accumulation
+from qkv.train.log import Progress
 from qkv.train.loop import Job, Term, Trainable, TrainConfig, Trainer
-from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions
 
 

@@ -13,9 +13,8 @@ from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.report.page import RunPage
 from qkv.train.device import device_named
-from qkv.train.loop import Outcome
-from qkv.train.progress import Progress
-from qkv.train.run_folder import Sessions
+from qkv.train.log import Progress
+from qkv.train.run_folder import Outcome, Sessions
 
 
 class Configuration(Protocol):

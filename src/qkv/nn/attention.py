@@ -1,4 +1,4 @@
-"""Attention as equations, from averaging to self-attention; fused.py has the same maths on fused kernels.
+"""Attention as equations, from averaging to self-attention; multihead.py has the same maths on fused kernels.
 
 The example of the lecture notes: a memory holds two entries, "5G" → "Huawei" and "4G" → "Nokia", and the query is
 "5G". A dictionary returns exactly one value. Attention compares the query with every key and returns a weighted mean

@@ -4,7 +4,7 @@ connection and layer norm; and the list of a network's weight matrices (`find_ma
 Post-norm is the paper's and BERT's order, norm(x + f(x)). Pre-norm, x + f(norm(x)), keeps the residual path free of
 norms, so that deep stacks train without warm-up (Xiong et al. 2020); it needs one more norm after the last block.
 
-Masks and caches are the caller's `Attend` functions. Training computes all target positions at once (fused.py),
+Masks and caches are the caller's `Attend` functions. Training computes all target positions at once (multihead.py),
 decoding one new token per row with cached keys and values (nn/cpu/cache.py); the layers are the same for both.
 
 Shapes: … (B, T) of padded rows, (N,) of packed rows or (Q,) new tokens, D width, H heads, K head width.
@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.nn.fused import Attend
 from qkv.nn.gpu import layers as fast
 from qkv.nn.gpu import sublayer
-from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+from qkv.nn.multihead import Attend, MultiHeadCrossAttention, MultiHeadSelfAttention
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

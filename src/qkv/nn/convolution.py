@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.nn.fused import Packed
+from qkv.nn.multihead import Packed
 
 
 def reach(kernel: int, layers: int, dilation: int = 1) -> int:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.nn.attention import causal_mask, dot_scores, masked_softmax
-from qkv.nn.fused import Attend
+from qkv.nn.multihead import Attend
 from qkv.nn.recurrent import Cell, State
 
 
@@ -76,7 +76,7 @@ class AttentionRecord:
 
 
 class PackedAttend(Attend, Protocol):
-    """An `Attend` with known rows: `Packed` and `Across` of fused.py."""
+    """An `Attend` with known rows: `Packed` and `Across` of multihead.py."""
 
     @property
     def lengths(self) -> tuple[int, ...]: ...

@@ -1,15 +1,265 @@
-"""Multi-head attention (Vaswani et al. 2017, §3.2.2).
+"""Multi-head attention, on the equations of attention.py or on fused kernels, for padded and for packed rows.
 
-The heads' projections are one matrix, because one large product is faster than many small ones; the rows of
-`qkv.weight` are the queries of all heads, then the keys, then the values. Mask and kernel are the caller's `attend`
-(fused.py): these classes serve padded and packed rows, with and without weights.
+Each function here is an `Attend`: the layers call the one they are given. `explicit` is the readable maths and the only
+one that returns its weights.
 
-Shapes: … (B, T) of padded or (N,) of packed rows, D width, H heads, K head width.
+On a GPU packed rows go through variable-length flash attention, which needs bf16 or fp16 (rows of up to 128 tokens have
+their own kernel, nn/gpu/short_attention.py). It has no CPU kernel; there, neighbouring rows of equal length go through
+SDPA together, without mask and padding. Rows sorted by length give large groups.
+
+Shapes: tokens come before heads, the layout of a linear layer's output and of packed rows: (B, T, H, K) padded,
+(N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.
 """
 
-from torch import Tensor, nn
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import groupby
+from typing import ClassVar, Protocol, Self
 
-from qkv.nn.fused import Attend
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.nn.attention import causal_mask, dot_scores, masked_softmax
+
+SHORT = 128
+"""Longest rows of the short-row kernel (nn/gpu/short_attention.py)."""
+
+
+class Attend(Protocol):
+    """Queries, keys and values of all heads → the outputs, and the weights (B, H, Q, T) or None."""
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]: ...
+
+
+@dataclass(frozen=True)
+class Packed:
+    """`attend_packed` for these rows: every row attends to itself."""
+
+    offsets: Tensor
+    longest: int
+    lengths: tuple[int, ...]
+    part: bool = False  # of a batch; its number of rows changes between batches
+    causal: bool = False
+
+    @cached_property
+    def short_and_long(self) -> tuple[Self, Self] | None:
+        """The rows of up to 128 tokens and the longer rows after them; None unless rows are so ordered."""
+        short = sum(one <= SHORT for one in self.lengths)
+        if not 0 < short < len(self.lengths) or max(self.lengths[:short]) > SHORT:
+            return None
+        before, after = self.lengths[:short], self.lengths[short:]
+        rest = self.offsets[short:] - sum(before)
+        front = type(self)(self.offsets[: short + 1], max(before), before, True, self.causal)
+        return front, type(self)(rest, max(after), after, True, self.causal)
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def key_lengths(self) -> tuple[int, ...]:
+        return self.lengths
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
+        return attend_packed(
+            query,
+            key,
+            value,
+            offsets=self.offsets,
+            longest=self.longest,
+            lengths=self.lengths,
+            causal=self.causal,
+            scale=scale,
+            dropout=dropout,
+            steady=not self.part,
+        )
+
+
+@dataclass(frozen=True)
+class Across:
+    """`attend_packed` across two sides: row i attends to row i of the others."""
+
+    own: Packed
+    others: Packed
+    causal: ClassVar[bool] = False
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return self.own.lengths
+
+    @property
+    def key_lengths(self) -> tuple[int, ...]:
+        return self.others.lengths
+
+    @property
+    def longest(self) -> int:
+        return max(self.own.longest, self.others.longest)
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
+        return attend_packed(
+            query,
+            key,
+            value,
+            offsets=self.own.offsets,
+            longest=self.own.longest,
+            lengths=self.own.lengths,
+            key_offsets=self.others.offsets,
+            key_longest=self.others.longest,
+            key_lengths=self.others.lengths,
+            scale=scale,
+            dropout=dropout,
+        )
+
+
+def explicit(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The equation itself, (B, T, H, K); the returned weights are those before dropout."""
+    query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, T, K)
+    if causal:
+        past = causal_mask(query.size(-2), key.size(-2), query.device)
+        mask = past if mask is None else mask & past
+    scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    weights = masked_softmax(dot_scores(query, key, scale), mask)
+    answer = functional.dropout(weights, dropout) @ value
+    return answer.transpose(-3, -2), weights
+
+
+def fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, None]:
+    """Scaled dot-product attention in one kernel, (B, T, H, K); `mask` broadcasts against (B, H, Q, T)."""
+    query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
+    if causal and (mask is not None or query.size(-2) != key.size(-2)):
+        # SDPA's causal flag excludes a mask, and aligns to the first key when there are more keys than queries
+        past = causal_mask(query.size(-2), key.size(-2), query.device)
+        mask, causal = (past if mask is None else mask & past), False
+    answer = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+    )
+    return answer.transpose(-3, -2), None
+
+
+def attend_packed(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    offsets: Tensor,
+    longest: int,
+    lengths: tuple[int, ...],
+    key_offsets: Tensor | None = None,
+    key_longest: int | None = None,
+    key_lengths: tuple[int, ...] | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    steady: bool = False,
+) -> tuple[Tensor, None]:
+    """Every row attends to itself or, in cross-attention, to the row of the same index on the key side.
+
+    `offsets` (R + 1,) int32 and `longest` are for the GPU kernel, `lengths` for the CPU's groups; the `key_…` arguments
+    describe the key side of cross-attention. `steady`: later calls will have the same number of rows.
+    """
+    if _has_flash_kernel(query):
+        if steady and key_offsets is None and _is_learned_rectangle(query, lengths):
+            return _attend_rectangle(query, key, value, longest, causal=causal, scale=scale, dropout=dropout), None
+        key_offsets = offsets if key_offsets is None else key_offsets
+        key_longest = longest if key_longest is None else key_longest
+        # the operator below torch.nn.attention.varlen, which has no dropout and more Python overhead
+        sides = (query, key, value, offsets, key_offsets, longest, key_longest)
+        return torch.ops.aten._flash_attention_forward(*sides, dropout, causal, False, scale=scale)[0], None
+
+    runs = _runs(lengths, lengths if key_lengths is None else key_lengths)
+    # split, not slices: the gradient of a slice is a zero tensor as long as the whole batch
+    queries = query.split([rows * length for rows, length, _ in runs])
+    keys, values = (x.split([rows * key_length for rows, _, key_length in runs]) for x in (key, value))
+    answers = []
+    for (rows, length, key_length), q, k, v in zip(runs, queries, keys, values, strict=True):
+        answer, _ = fused(
+            q.view(rows, length, *query.shape[1:]),
+            k.view(rows, key_length, *key.shape[1:]),
+            v.view(rows, key_length, *value.shape[1:]),
+            causal=causal,
+            scale=scale,
+            dropout=dropout,
+        )
+        answers.append(answer.flatten(0, 1))  # (rows · length, H, K)
+    return torch.cat(answers), None
+
+
+def _has_flash_kernel(query: Tensor) -> bool:
+    """Whether flash attention has a kernel: half precision, Ampere or newer, these head widths."""
+    if not query.is_cuda or query.dtype not in (torch.bfloat16, torch.float16):
+        return False
+    return (
+        query.size(-1) % 8 == 0 and query.size(-1) <= 256 and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    )
+
+
+def _is_learned_rectangle(query: Tensor, lengths: tuple[int, ...]) -> bool:
+    """Whether many equally long rows are trained on: cuDNN makes a plan per shape, so the shape must recur."""
+    return (
+        query.requires_grad
+        and len(lengths) >= 8
+        and min(lengths) == max(lengths)
+        and query.size(-1) <= 128
+        and torch.cuda.get_device_capability(query.device) >= (9, 0)
+        and torch.backends.cuda.cudnn_sdp_enabled()
+    )
+
+
+def _attend_rectangle(
+    query: Tensor, key: Tensor, value: Tensor, length: int, *, causal: bool, scale: float | None, dropout: float
+) -> Tensor:
+    """Equally long rows through cuDNN's kernel, 1.5 × as fast on Hopper.
+
+    The operator and not `sdpa_kernel` around SDPA, which sets process-wide switches and is not thread-safe.
+    """
+    rows = (x.unflatten(0, (-1, length)).transpose(1, 2) for x in (query, key, value))  # (B, H, T, K) each
+    attended = torch.ops.aten._scaled_dot_product_cudnn_attention
+    return attended(*rows, None, True, dropout, causal, False, scale=scale)[0].transpose(1, 2).flatten(0, 1)
+
+
+@lru_cache(maxsize=64)
+def _runs(lengths: tuple[int, ...], key_lengths: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Neighbouring rows of equal shape, as (rows, tokens of a query row, tokens of a key row).
+
+    >>> _runs((3, 3, 5), (3, 3, 5))
+    ((2, 3, 3), (1, 5, 5))
+    """
+    return tuple((len(list(same)), *shape) for shape, same in groupby(zip(lengths, key_lengths, strict=True)))
+
+
+# --- Multi-head attention (Vaswani et al. 2017, §3.2.2).
+#
+# The heads' projections are one matrix, because one large product is faster than many small ones; the rows of
+# `qkv.weight` are the queries of all heads, then the keys, then the values. Mask and kernel are the caller's `attend`:
+# these classes serve padded and packed rows, with and without weights.
+#
+# Shapes: … (B, T) of padded or (N,) of packed rows, D width, H heads, K head width.
 
 
 class MultiHeadSelfAttention(nn.Module):

@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from qkv.nn.fused import Attend
+from qkv.nn.multihead import Attend
 
 
 class PositionEncoding(Protocol):

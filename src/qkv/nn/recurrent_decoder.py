@@ -6,7 +6,7 @@
     CurrentDecoder      H_i = cell(y_{i-1}, H_{i-1}),         the query of C_i is H_i     Luong et al. 2015
 
 y_{i-1} is the vector of the previous token. All but `PreviousDecoder` can process all tokens of a known text in a layer
-at once. There C_i depends on the previous step, so that it needs a loop (attentive_scan.py).
+at once. There C_i depends on the previous step, so that it needs a loop (recurrent_scan.py).
 
 With several layers, the lowest layer of a `PreviousDecoder` attends, as in Wu et al. 2016 (§3), so that the others need
 no loop. In that paper C_i goes into all layers; here into the lowest layer and the prediction. In a `CurrentDecoder`
@@ -26,9 +26,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from qkv.nn.attentive_scan import scan_attentive
 from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import Cell, State, Timeline
+from qkv.nn.recurrent_scan import scan_attentive
 from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, fastest
 from qkv.nn.source_attention import Score, Source, SourceRows
 

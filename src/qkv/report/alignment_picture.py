@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
-from qkv.report.attention_picture import FAINTEST, LONGEST_SIDE, NUMBERED, shade, style
+from qkv.report.attention import FAINTEST, LONGEST_SIDE, NUMBERED, shade, style
 from qkv.report.charts import printable, shorten, text_width
 from qkv.text.alignment import Alignment, WordAttention, WordSpan, align
 

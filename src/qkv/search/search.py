@@ -38,8 +38,16 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.search.decoding import DecoderState, Hypothesis, Stepped, normalise_score
-from qkv.search.largest import close_ranks, compute_log_totals, find_largest, keep_places
+from qkv.search.decoding import (
+    DecoderState,
+    Hypothesis,
+    Stepped,
+    close_ranks,
+    compute_log_totals,
+    find_largest,
+    keep_places,
+    normalise_score,
+)
 from qkv.search.options import Controls, GenerateConfig
 from qkv.search.stream import WrittenToken, check_value, run_step, stream_tokens
 

@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.search.decoding import DecoderState, Stepped
-from qkv.search.largest import close_ranks, compute_log_totals, find_largest
+from qkv.search.decoding import DecoderState, Stepped, close_ranks, compute_log_totals, find_largest
 from qkv.search.options import Controls, GenerateConfig
 
 LOWEST_TEMPERATURE = 1e-30

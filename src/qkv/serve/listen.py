@@ -23,8 +23,7 @@ from starlette.routing import BaseRoute
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qkv.errors import InputError
-from qkv.serve.access import TOKEN_FIELD, Access, is_loopback
-from qkv.serve.app import SECURITY_HEADERS, Worker, build_app
+from qkv.serve.app import SECURITY_HEADERS, TOKEN_FIELD, Access, Worker, build_app, is_loopback
 
 NEXT_PORTS = 20
 """Number of ports tried, starting with the default."""

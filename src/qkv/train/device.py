@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 
 from qkv.errors import InputError, did_you_mean
-from qkv.train.settings import TrainConfig
+from qkv.train.optim import TrainConfig
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -29,13 +29,12 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
-from qkv.train import checkpoint
+from qkv.train import run_folder
 from qkv.train.ahead import batches_ahead, build_ahead, interruptible
 from qkv.train.device import Sizes, memory_for, savings, too_large
-from qkv.train.log import Clock, Log, Window
-from qkv.train.optim import adamw, muon, optimizer_tensors, restore_optimizer
-from qkv.train.progress import Progress, measure_peak
-from qkv.train.settings import PRECISIONS, TrainConfig
+from qkv.train.log import Clock, Log, Progress, Window, measure_peak
+from qkv.train.optim import PRECISIONS, TrainConfig, adamw, muon, optimizer_tensors, restore_optimizer
+from qkv.train.run_folder import Outcome
 
 
 @dataclass
@@ -63,7 +62,7 @@ class Best:
         return {"step": self.step, "value": value, "waited": self.waited, "lowest": lowest}
 
 
-__all__ = ["PRECISIONS", "Job", "Objective", "Outcome", "Term", "TrainConfig", "Trainable", "Trainer", "step_seed"]
+__all__ = ["PRECISIONS", "Job", "Objective", "Term", "TrainConfig", "Trainable", "Trainer", "step_seed"]
 
 CPU = torch.device("cpu")
 
@@ -112,14 +111,6 @@ class Job(Generic[_B]):
     matrices: Mapping[str, int] = field(default_factory=dict)  # weights for Muon → number of matrices in each
     sizes: Sizes[_B] | None = None  # smaller batch sizes to suggest when memory runs out
     around: Callable[[], AbstractContextManager[object]] = nullcontext  # context for the computation of every step
-
-
-@dataclass(frozen=True)
-class Outcome:
-    started: int  # the step it started or resumed from
-    step: int
-    finished: bool  # False: interrupted and saved, can be resumed
-    signal: int | None = None
 
 
 class Trainer(Generic[_B]):
@@ -276,7 +267,7 @@ class Trainer(Generic[_B]):
                     parameter.copy_(self.best.weights[name])
 
     def restore(self) -> None:
-        found = checkpoint.latest_checkpoint(self.job.out / "checkpoints", self.progress.message)
+        found = run_folder.latest_checkpoint(self.job.out / "checkpoints", self.progress.message)
         if found is None:
             return
         try:
@@ -362,7 +353,7 @@ class Trainer(Generic[_B]):
             state["best"] = self.best.state()
             if self.best.weights:
                 tensors["best"] = self.best.weights
-        checkpoint.save_checkpoint(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
+        run_folder.save_checkpoint(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
 
     def stop_if_lost(self) -> None:
         self.window.settle()
@@ -370,7 +361,7 @@ class Trainer(Generic[_B]):
             return
         step = self.window.lost_at
         lr = self.config.lr_at(step - 1)
-        kept = checkpoint.checkpoint_steps(self.job.out / "checkpoints")
+        kept = run_folder.checkpoint_steps(self.job.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
             f"The loss or its gradient is NaN or infinite at step {step} (learning rate {lr:.3g}). {where} "

@@ -11,7 +11,7 @@ from qkv.api.translator import load_translator
 from qkv.errors import InputError
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.metrics.translation import chrf
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support.translation_runs import digit_files, settings
 
 Patch = pytest.MonkeyPatch

@@ -11,9 +11,9 @@ from qkv.files import to_json
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.models.table import describe_model, load_family
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.nn.cpu.int8 import explain_no_int8
+from qkv.nn.cpu.precision import explain_no_int8
 from qkv.search.options import GenerateConfig
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support.folders import randomise
 from tests.support.translation_runs import digit_files, settings
 from tests.unit.models.transformer.test_marian import FIELDS, SMALL, tensors_of

@@ -12,10 +12,9 @@ from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.jobs import curve
 from qkv.jobs.curve import CurveConfig, draw_order, sample_sizes
-from qkv.jobs.finetune.model import resolve_finetune_settings
-from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.train.loop import Outcome
-from qkv.train.progress import Silent
+from qkv.jobs.finetune.settings import FinetuneConfig, resolve_finetune_settings
+from qkv.train.log import Silent
+from qkv.train.run_folder import Outcome
 from tests.stories.test_bad_input import fails
 from tests.support.folders import make_folder
 

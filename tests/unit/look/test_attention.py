@@ -10,9 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
-from qkv.look.attention import MEASURES, attention, block_maximum
-from qkv.look.looks import layer_records
-from qkv.look.scene import Question
+from qkv.look.attention import MEASURES, Question, attention, block_maximum, layer_records
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.seq2seq.network import Seq2Seq
@@ -228,7 +226,7 @@ def test_a_translation_that_is_not_given_is_made_once(transformer: Subject, monk
         made.append(1)
         return translate_batch(*given)
 
-    monkeypatch.setattr("qkv.look.scene.translate_batch", counted)
+    monkeypatch.setattr("qkv.look.attention.translate_batch", counted)
     text = "she owes me 1 猫"
     whole = ask(transformer, text, kind="cross")
     best = transformer.translator.translate([text])[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.look.fill import MOST_BLANKS, fill_blanks, find_blanks, score_next_sentence
+from qkv.look.predictions import MOST_BLANKS, fill_blanks, find_blanks, score_next_sentence
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.text.tokenizer import Encoded

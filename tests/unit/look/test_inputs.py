@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.look.looks import show_inputs
+from qkv.look.attention import show_inputs
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.transformer.folder import save_translation

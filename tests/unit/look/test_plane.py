@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from qkv.look.plane import cosine_matrix, project_layers, project_vectors
+from qkv.look.token_layers import cosine_matrix, project_layers, project_vectors
 
 
 def plain(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

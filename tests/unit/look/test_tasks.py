@@ -10,8 +10,8 @@ import pytest
 from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError
 from qkv.look.examples import EXAMPLES
+from qkv.look.predictions import run_task
 from qkv.look.subject import Subject, open_subject
-from qkv.look.tasks import run_task
 from qkv.look.wire import Asked, RefusalError, Reply
 from tests.support.folders import make_folder
 from tests.support.inside_folders import reader, rnnlm, translator

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from qkv.api.model import show_tokens
-from qkv.look.attention import word_ranges
-from qkv.look.scene import Question
+from qkv.look.attention import Question, word_ranges
 from qkv.look.subject import open_subject
-from qkv.report.attention_map import Token
+from qkv.report.attention import Token
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.folders import make_folder, make_tokenizer

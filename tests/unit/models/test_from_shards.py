@@ -23,10 +23,9 @@ from qkv.models.table import PRETRAINED
 from qkv.models.word2vec.learners import Word2VecConfiguration
 from qkv.report.bilingual import Phrase
 from qkv.report.page import RunPage
-from qkv.train.loop import Outcome
-from qkv.train.progress import Progress, Silent
-from qkv.train.run_folder import Sessions
-from qkv.train.settings import TrainConfig
+from qkv.train.log import Progress, Silent
+from qkv.train.optim import TrainConfig
+from qkv.train.run_folder import Outcome, Sessions
 from tests.support.small_run import Recorder, make_shards
 
 CONFIGS = (

@@ -21,8 +21,8 @@ from qkv.models.language_model import (
 from qkv.models.nnlm.network import NNLM
 from qkv.models.rnnlm.network import RNNLM
 from qkv.models.table import open_model
-from qkv.train import checkpoint
-from qkv.train.progress import Silent
+from qkv.train import run_folder
+from qkv.train.log import Silent
 from tests.support.small_run import Recorder, configured, contents, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -82,7 +82,7 @@ def test_the_folder_is_the_model(finished: Finished) -> None:
     assert network.config.vocabulary_size == opened.tokenizer.size
     assert opened.record["config"]["model_type"] == model_type
     assert not any("carried" in name for name in folder.tensors)
-    trained = checkpoint.latest_checkpoint(finished.run / "checkpoints", print)
+    trained = run_folder.latest_checkpoint(finished.run / "checkpoints", print)
     assert trained is not None
     name = "embedding.weight" if model_type == "nnlm" else "network.embedding.weight"
     assert trained.tensors["model"][name].equal(network.embedding.weight)
@@ -95,7 +95,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(finished: Finished, tmp_
     config = merge(LanguageModelConfig(), read_toml(finished.run / "config.toml"), "")
     with pytest.raises(KeyboardInterrupt):
         start(config, run, _Interrupted(killed_at + 1))
-    assert checkpoint.checkpoint_steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
+    assert run_folder.checkpoint_steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
     assert resume(run, Silent()).outcome.started == killed_at
     assert (run / "log.jsonl").read_bytes() == (finished.run / "log.jsonl").read_bytes()
     ours, theirs = (contents(folder / "checkpoints" / "step-00000008") for folder in (run, finished.run))
@@ -119,7 +119,7 @@ class _Interrupted(Silent):
 def test_the_carried_state_is_in_the_checkpoint_and_matters(shards: Path, tmp_path: Path) -> None:
     config = settings("rnnlm", shards, "train.steps=4", "train.save_every=2")
     start(config, tmp_path / "run", Silent())
-    saved = checkpoint.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
+    saved = run_folder.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
     assert saved is not None
     carried = {name: value for name, value in saved.tensors["model"].items() if name.startswith("carried")}
     assert [tuple(value.shape) for value in carried.values()] == [(4, 8), (4, 12)] * 2
@@ -139,7 +139,7 @@ def test_a_budget_leaves_no_state_behind(shards: Path, tmp_path: Path) -> None:
 def test_muon_and_accumulation(shards: Path, tmp_path: Path, model_type: str) -> None:
     changes = ("rows=2", "train.accumulate=2", "train.optimizer=muon", "train.steps=2", "train.lr=0.01")
     finished = start(settings(model_type, shards, *changes), tmp_path / "run", Silent())
-    saved = checkpoint.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
+    saved = run_folder.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
     assert finished.outcome.finished and saved is not None
     momenta = {name.removesuffix(".momentum") for name in saved.tensors["optimizer"] if name.endswith(".momentum")}
     layers = {

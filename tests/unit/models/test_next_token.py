@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from qkv.data.batch import Batch
-from qkv.data.corpus.running_text import StreamBatches, TextConfig, WindowBatches
+from qkv.data.corpus.rows import StreamBatches, TextConfig, WindowBatches
 from qkv.models.language_model import Carrying, NextToken, evaluate_next_token, next_token_flops
 from qkv.models.nnlm.network import NNLM, NNLMConfig
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig

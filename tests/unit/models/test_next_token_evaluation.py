@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qkv.data.corpus.running_text import TextConfig
+from qkv.data.corpus.rows import TextConfig
 from qkv.data.corpus.shards import Shards
 from qkv.models.language_model import Carrying, NextTokenEvaluation
 from qkv.models.nnlm.network import NNLM, NNLMConfig

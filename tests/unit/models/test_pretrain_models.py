@@ -18,8 +18,8 @@ from qkv.models.gpt import network as gpt
 from qkv.models.nnlm import network as nnlm
 from qkv.models.rnnlm import network as rnnlm
 from qkv.models.table import PRETRAINED
-from qkv.train.loop import Outcome
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
+from qkv.train.run_folder import Outcome
 from tests.conftest import ROOT
 from tests.support.small_run import configured, make_shards
 

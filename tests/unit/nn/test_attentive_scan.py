@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.nn.attentive_scan import run_attentive, scan_attentive
 from qkv.nn.recurrent import CELLS, Cell, Timeline
+from qkv.nn.recurrent_scan import run_attentive, scan_attentive
 from qkv.nn.source_attention import AdditiveScore, BilinearScore, DotScore, Score, Source
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from qkv.nn.block import ACTIVATION_FUNCTIONS, KERNELS, FeedForward, PostNormBlock, PreNormBlock
-from qkv.nn.fused import explicit, fused
-from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadSelfAttention, explicit, fused
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional
 
-from qkv.nn.characters import BEGIN_BYTE, END_BYTE, PADDING_BYTE, CharacterCNN, Highway, group_by_length, spell
+from qkv.nn.words import BEGIN_BYTE, END_BYTE, PADDING_BYTE, CharacterCNN, Highway, group_by_length, spell
 
 TOKENS = ("a", "##ing", "猫", "[CLS]", "Donaudampfschifffahrt", "")
 FILTERS = (3, 4, 5, 2, 2, 3, 6)

@@ -6,7 +6,7 @@ from torch import nn
 
 from qkv.data.batch import Batch
 from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows, neighbour_places, reach
-from qkv.nn.fused import Packed
+from qkv.nn.multihead import Packed
 
 LENGTHS = (1, 4, 9, 2)
 ROWS = Packed(*Batch.of([[1] * length for length in LENGTHS]).packing)

@@ -11,9 +11,8 @@ from qkv.data.batch import Batch
 from qkv.nn.attention import causal_mask, masked_softmax
 from qkv.nn.block import FeedForward, PostNormDecoderBlock, PreNormDecoderBlock, project_source, query_memory
 from qkv.nn.cpu.cache import SourceMemory, TokenCache
-from qkv.nn.fused import attend_packed, explicit
 from qkv.nn.gpu import layers
-from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention, attend_packed, explicit
 from tests.support.folders import randomise
 
 D, H, K = 12, 3, 4

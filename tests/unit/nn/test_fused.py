@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.nn.fused import attend_packed, explicit, fused
+from qkv.nn.multihead import attend_packed, explicit, fused
 
 B, T, H, K = 3, 7, 4, 8
 

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from qkv.nn.attention import causal_mask
-from qkv.nn.fused import explicit, fused
-from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention, explicit, fused
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.nn.fused import attend_packed, explicit
+from qkv.nn.multihead import attend_packed, explicit
 from qkv.nn.position import (
     HalvedSinusoidalPositions,
     LearnedPositions,

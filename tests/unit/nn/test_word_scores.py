@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional
 
 from qkv.nn.gpu.layers import word_loss
-from qkv.nn.word_scores import WordScores
+from qkv.nn.words import WordScores
 
 
 def test_tied_and_with_a_table_of_its_own() -> None:

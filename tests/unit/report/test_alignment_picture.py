@@ -8,7 +8,7 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.report.alignment_picture import TEXTS, draw_alignment
-from qkv.report.attention_picture import FAINTEST, LONGEST_SIDE
+from qkv.report.attention import FAINTEST, LONGEST_SIDE
 from qkv.text.alignment import WordAttention, WordSpan, align
 
 NASTY = ["<b>", "&amp;", '"', "巴黎", "ｆｕｌｌ", "🙂", "e\u0301", "\x07bell", "a\u200bb", "𠮷", "]]>", "אב"]

@@ -9,7 +9,7 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.files import write_text
-from qkv.report.attention_map import AttentionMap, Token
+from qkv.report.attention import AttentionMap, Token
 
 
 def make_map(

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from qkv.errors import InputError
-from qkv.report.attention_map import AttentionMap
-from qkv.report.attention_picture import attention_page
+from qkv.report.attention import AttentionMap, attention_page
 from tests.unit.report.test_attention_map import make_map
 
 

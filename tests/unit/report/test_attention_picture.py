@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.errors import InputError
-from qkv.report.attention_map import AttentionMap, Token
-from qkv.report.attention_picture import FAINTEST, LONGEST_SIDE, choose, draw_attention
+from qkv.report.attention import FAINTEST, LONGEST_SIDE, AttentionMap, Token, choose, draw_attention
 from tests.unit.report.test_attention_map import make_map
 
 NASTY = ["<b>", "&amp;", '"', "巴黎", "ｆｕｌｌ", "🙂", "e\u0301", "\x07bell", "a\u200bb", "\t", "𠮷", "]]>", "אב"]

@@ -3,8 +3,8 @@
 import math
 import re
 
-from qkv.report.bars import Bar, BarTable, Label, render_bar_table
 from qkv.report.bilingual import Phrase
+from qkv.report.tables import Bar, BarTable, Label, render_bar_table
 from tests.unit.report.test_run_page import NASTY, checked
 
 

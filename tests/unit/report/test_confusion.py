@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from qkv.report.confusion import MOST_LABELS, Confusion, largest_confusions
+from qkv.report.tables import MOST_LABELS, Confusion, largest_confusions
 from tests.support.finetune_runs import INTENTS, confusion_of
 from tests.unit.report.test_run_page import NASTY, checked
 

@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from qkv.search.largest import compute_log_totals, find_largest
+from qkv.search.decoding import compute_log_totals, find_largest
 from qkv.search.options import Controls, GenerateConfig, forbid_repeats, penalise
 from qkv.search.search import generate
 from tests.support.babbler import END, Babbler
@@ -92,7 +92,7 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         pytest.importorskip("numba")
         importlib.import_module("qkv.nn.cpu.compiled")  # as the kernels of a network do
     else:
-        monkeypatch.setattr("qkv.search.largest._is_compiled_for", lambda scores: False)
+        monkeypatch.setattr("qkv.search.decoding._is_compiled_for", lambda scores: False)
     return str(request.param)
 
 

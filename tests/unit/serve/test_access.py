@@ -3,7 +3,7 @@
 import pytest
 from starlette.types import Scope
 
-from qkv.serve.access import Access, RefusedError, names_this_machine
+from qkv.serve.app import Access, RefusedError, names_this_machine
 
 
 def scope(method: str = "GET", target: str = "/", query: str = "", **headers: str | list[str]) -> Scope:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from qkv.metrics.classes import MULTI_LABEL_FIGURES
-from qkv.tasks.names import ERROR, METRICS, find_metric, task_words, transfer_words
+from qkv.tasks.table import ERROR, METRICS, find_metric, task_words, transfer_words
 
 
 @pytest.mark.parametrize("name", [*METRICS, *MULTI_LABEL_FIGURES, "has_answer_f1", "no_answer_em"])

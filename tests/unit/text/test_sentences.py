@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qkv.text.sentences import split_sentences
+from qkv.text.segmenter import split_sentences
 
 # Each text is written with a ¶ where a sentence ends.
 ENGLISH = [

@@ -2,14 +2,14 @@ from pathlib import Path
 
 import torch
 
-from qkv.train import checkpoint
-from qkv.train.checkpoint import Mean, average_checkpoints, checkpoints_to_keep, forget_stops
+from qkv.train import run_folder
+from qkv.train.run_folder import Mean, average_checkpoints, checkpoints_to_keep, forget_stops
 
 
 def test_the_mean_of_the_last_regular_ones(tmp_path: Path) -> None:
     for step in (2, 4, 5, 6, 7):
         tensors = {"model": {"w": torch.tensor([float(step), 1.0])}}
-        checkpoint.save_checkpoint(tmp_path, step, tensors, {}, keep=9)
+        run_folder.save_checkpoint(tmp_path, step, tensors, {}, keep=9)
     said: list[str] = []
 
     def mean(count: int, last: int) -> Mean:
@@ -33,10 +33,10 @@ def test_stops_push_out_nothing_that_the_mean_is_of(tmp_path: Path) -> None:
     """Stopped after every step, each time gone on with."""
     for step in range(1, 41):
         forget_stops(tmp_path, 10)
-        checkpoint.save_checkpoint(
+        run_folder.save_checkpoint(
             tmp_path, step, {"model": {"w": torch.tensor([float(step)])}}, {}, keep=checkpoints_to_keep(3)
         )
     found = average_checkpoints(tmp_path, 3, 10, 40, lambda said: None)
     assert found is not None and found.count == 3 and found.weights["w"].item() == 30
     forget_stops(tmp_path, 10)
-    assert [path.name[-2:] for path in checkpoint.checkpoint_steps(tmp_path)] == ["10", "20", "30", "39", "40"]
+    assert [path.name[-2:] for path in run_folder.checkpoint_steps(tmp_path)] == ["10", "20", "30", "39", "40"]

@@ -10,9 +10,9 @@ from torch import nn
 
 from qkv.errors import InputError
 from qkv.models.bert.network import BertWithHeads
+from qkv.train.log import Silent
 from qkv.train.loop import TrainConfig, Trainer
 from qkv.train.optim import adamw
-from qkv.train.progress import Silent
 from tests.unit.train.test_loop import CONFIG, StopAt, contents, job
 
 pytestmark = pytest.mark.usefixtures("one_thread")

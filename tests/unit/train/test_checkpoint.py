@@ -6,20 +6,20 @@ import pytest
 import torch
 
 from qkv.errors import InputError
-from qkv.train import checkpoint
+from qkv.train import run_folder
 
 TENSORS = {"model": {"weight": torch.arange(6.0).reshape(2, 3)}, "optimizer": {"weight.step": torch.tensor(3.0)}}
 
 
 def saved(folder: Path, *steps: int, keep: int = 3) -> list[str]:
     for step in steps:
-        checkpoint.save_checkpoint(folder, step, TENSORS, {"note": "记", "step": step}, keep=keep)
-    return [path.name for path in checkpoint.checkpoint_steps(folder)]
+        run_folder.save_checkpoint(folder, step, TENSORS, {"note": "记", "step": step}, keep=keep)
+    return [path.name for path in run_folder.checkpoint_steps(folder)]
 
 
 def test_there_and_back(tmp_path: Path) -> None:
     saved(tmp_path, 7)
-    found = checkpoint.latest_checkpoint(tmp_path, pytest.fail)
+    found = run_folder.latest_checkpoint(tmp_path, pytest.fail)
     assert found is not None
     assert found.step == 7
     assert found.state == {"note": "记", "step": 7}
@@ -28,7 +28,7 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 
 def test_none_is_none(tmp_path: Path) -> None:
-    assert checkpoint.latest_checkpoint(tmp_path / "nowhere", pytest.fail) is None
+    assert run_folder.latest_checkpoint(tmp_path / "nowhere", pytest.fail) is None
 
 
 def test_the_oldest_go(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_damaged_one_is_named_and_the_one_before_used(tmp_path: Path, name: st
     else:
         file.unlink()
     messages: list[str] = []
-    found = checkpoint.latest_checkpoint(tmp_path, messages.append)
+    found = run_folder.latest_checkpoint(tmp_path, messages.append)
     if name == "state.json" and damage == "flip":
         return  # white space before the last brace may flip into something harmless
     assert found is not None
@@ -68,16 +68,16 @@ def test_a_damaged_later_one_does_not_push_out_a_good_one(tmp_path: Path, keep: 
     saved(tmp_path, 6, 9)
     (tmp_path / "step-00000009" / "model.safetensors").write_bytes(b"")
     saved(tmp_path, 7, keep=keep)
-    found = checkpoint.latest_checkpoint(tmp_path, pytest.fail)
+    found = run_folder.latest_checkpoint(tmp_path, pytest.fail)
     assert found is not None and found.step == 7
-    assert [path.name for path in checkpoint.checkpoint_steps(tmp_path)] == ["step-00000006", "step-00000007"][-keep:]
+    assert [path.name for path in run_folder.checkpoint_steps(tmp_path)] == ["step-00000006", "step-00000007"][-keep:]
 
 
 def test_all_damaged_is_an_error(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     (tmp_path / "step-00000001" / "state.json").unlink()
     with pytest.raises(InputError, match="all 1 checkpoints are damaged"):
-        checkpoint.latest_checkpoint(tmp_path, lambda text: None)
+        run_folder.latest_checkpoint(tmp_path, lambda text: None)
 
 
 def test_what_a_killed_save_left_is_removed(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_a_killed_save_left_is_removed(tmp_path: Path) -> None:
     leftover = tmp_path / ".step-00000002.abcd.part"
     leftover.mkdir()
     (leftover / "model.safetensors").write_bytes(b"half")
-    assert checkpoint.latest_checkpoint(tmp_path, pytest.fail) is not None
+    assert run_folder.latest_checkpoint(tmp_path, pytest.fail) is not None
     assert not leftover.exists()
 
 
@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(run_folder, "save_file", full)
     with pytest.raises(InputError, match="step-00000002 cannot be written: No space left"):
-        checkpoint.save_checkpoint(tmp_path, 2, TENSORS, {})
+        run_folder.save_checkpoint(tmp_path, 2, TENSORS, {})
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]

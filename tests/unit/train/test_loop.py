@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 from qkv.data.batch import Batch
-from qkv.data.corpus.segments import PairConfig
+from qkv.data.corpus.rows import PairConfig
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, PretrainingBatches, pretraining_flops
-from qkv.train import checkpoint
-from qkv.train.loop import Job, Outcome, TrainConfig, Trainer, environment
-from qkv.train.progress import Silent
+from qkv.train import run_folder
+from qkv.train.log import Silent
+from qkv.train.loop import Job, TrainConfig, Trainer, environment
+from qkv.train.run_folder import Outcome
 from tests.support.corpus import Ids, MemoryCorpus
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -58,7 +59,7 @@ def run(out: Path, config: TrainConfig = CONFIG, **options: Any) -> tuple[Job[Ba
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    last = checkpoint.checkpoint_steps(out / "checkpoints")[-1]
+    last = run_folder.checkpoint_steps(out / "checkpoints")[-1]
     files = [out / "log.jsonl", last / "model.safetensors", last / "optimizer.safetensors", last / "state.json"]
     return {file.name: file.read_bytes() for file in files}
 
@@ -148,7 +149,7 @@ def test_a_signal_saves_and_returns(tmp_path: Path, number: signal.Signals) -> N
     outcome = Trainer(replace(stopped, batches=batches), CONFIG, Silent()).run()
     assert not outcome.finished
     assert outcome.signal == number
-    assert checkpoint.checkpoint_steps(stopped.out / "checkpoints")[-1].name == f"step-{outcome.step:08d}"
+    assert run_folder.checkpoint_steps(stopped.out / "checkpoints")[-1].name == f"step-{outcome.step:08d}"
     run(tmp_path / "stopped")
     assert contents(tmp_path / "stopped") == whole
 
@@ -166,7 +167,7 @@ def test_a_lost_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path) ->
     broken = replace(job(tmp_path), objective=Explodes())
     with pytest.raises(InputError, match=r"is NaN or infinite at step 8 \(learning rate .*step-00000006"):
         Trainer(broken, CONFIG, Silent()).run()
-    assert [path.name for path in checkpoint.checkpoint_steps(tmp_path / "checkpoints")] == [
+    assert [path.name for path in run_folder.checkpoint_steps(tmp_path / "checkpoints")] == [
         "step-00000003",
         "step-00000006",
     ]
@@ -180,7 +181,7 @@ def test_a_lost_gradient_stops_too(tmp_path: Path) -> None:
     parameter.register_hook(lambda gradient: gradient * float("inf") if trainer.step == 4 else gradient)
     with pytest.raises(InputError, match=r"gradient is NaN or infinite at step 5 \(learning rate 0.00218\)"):
         trainer.run()
-    assert [path.name for path in checkpoint.checkpoint_steps(tmp_path / "checkpoints")] == ["step-00000003"]
+    assert [path.name for path in run_folder.checkpoint_steps(tmp_path / "checkpoints")] == ["step-00000003"]
 
 
 def test_a_lost_evaluation_stops_before_it_is_logged(tmp_path: Path) -> None:

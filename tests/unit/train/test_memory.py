@@ -14,11 +14,11 @@ from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.jobs import pretrain
 from qkv.jobs.finetune import run
-from qkv.jobs.finetune.model import resolve_finetune_settings
+from qkv.jobs.finetune.settings import resolve_finetune_settings
 from qkv.models.bert.objective import MaskedAndNextSentence
 from qkv.train.device import Sizes, savings, too_large
+from qkv.train.log import Silent
 from qkv.train.loop import TrainConfig, Trainer
-from qkv.train.progress import Silent
 from tests.support.folders import make_folder
 from tests.support.labelled_sets import write_texts
 from tests.support.small_run import make_config, make_shards

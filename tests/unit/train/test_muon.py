@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.nn.block import find_matrices
+from qkv.train.log import Silent
 from qkv.train.loop import TrainConfig, Trainer
 from qkv.train.optim import Muon, muon, orthogonal
-from qkv.train.progress import Silent
 from tests.unit.train.test_loop import CONFIG, StopAt, contents, job
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import torch
 
-from qkv.train.loop import Outcome
-from qkv.train.run_folder import Sessions
+from qkv.train.run_folder import Outcome, Sessions
 
 
 def test_what_several_sessions_add_up_to(tmp_path: Path) -> None:

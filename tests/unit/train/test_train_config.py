@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from qkv.errors import InputError
-from qkv.train.settings import TrainConfig
+from qkv.train.optim import TrainConfig
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from qkv.data.readers import AnyPath
 from qkv.data.same_texts import SeenTexts
 from qkv.errors import InputError
 from qkv.text.languages import COUNTED_LANGUAGES, Letters, language_shares
-from qkv.text.sentences import split_sentences
+from qkv.text.segmenter import split_sentences
 
 CORPUS_FINDINGS = {
     "unreadable": "files that cannot be read to the end",

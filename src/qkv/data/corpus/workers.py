@@ -31,8 +31,7 @@ from qkv.data.corpus.encode import CorpusEncoder
 from qkv.errors import InputError
 from qkv.text.backend import BYTE_PAIR, AnyKind
 from qkv.text.languages import Letters
-from qkv.text.segmenter import Cut, find_segmenter
-from qkv.text.sentences import split_sentences
+from qkv.text.segmenter import Cut, find_segmenter, split_sentences
 from qkv.text.tokenizer import Tokenizer
 
 SAMPLE = 20  # sentences of a block that are returned as text

@@ -18,6 +18,14 @@ from qkv.data.labelled.column_files import READ_AS, join_words, normalise_tag
 from qkv.data.labelled.examples import Example, Fault, Place, Span, TagExample, TextExample
 from qkv.data.labelled.json_values import Value
 from qkv.data.labelled.opened import Convert, ReportFault, Wanted, check_text, empty_text_fault, locate_span
+from qkv.data.labelled.record_files import (
+    FlatRecord,
+    check_complete,
+    read_label,
+    read_string,
+    unpack_json_cell,
+    value_as_text,
+)
 from qkv.data.labelled.tables import (
     SPAN_NAMES,
     ask_for_columns,
@@ -25,14 +33,6 @@ from qkv.data.labelled.tables import (
     find_given_column,
     find_usual_column,
     quote_names,
-)
-from qkv.data.labelled.text_records import (
-    FlatRecord,
-    check_complete,
-    read_label,
-    read_string,
-    unpack_json_cell,
-    value_as_text,
 )
 from qkv.errors import InputError
 from qkv.metrics.entities import find_chunks

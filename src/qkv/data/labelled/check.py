@@ -21,11 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
-from qkv.data.labelled.detect import guess_task
 from qkv.data.labelled.examples import Example, Place
-from qkv.data.labelled.kinds import labelling_for
 from qkv.data.labelled.opened import Labelling
-from qkv.data.labelled.reader import Labelled, labelled
+from qkv.data.labelled.reader import Labelled, guess_task, labelled, labelling_for
 from qkv.data.readers import AnyPath
 from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError

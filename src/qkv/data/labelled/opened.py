@@ -1,6 +1,6 @@
 """The interface between formats of labelled files and `reader.py`, and helpers that formats share.
 
-A `Labelling` describes how the examples of one task are written in files; kinds.py has the table of them. A format
+A `Labelling` describes how the examples of one task are written in files; reader.py has the table of them. A format
 yields units (rows, objects, sentences) and converts a unit to examples. The two steps are separate so that a check can
 continue after a unit that cannot be used.
 

@@ -30,8 +30,8 @@ from qkv.data.labelled.opened import (
     empty_text_fault,
     locate_answer,
 )
+from qkv.data.labelled.record_files import FlatRecord, check_complete, read_string, unpack_json_cell, value_as_text
 from qkv.data.labelled.tables import column_key, find_choice_columns, find_given_column, find_usual_column, quote_names
-from qkv.data.labelled.text_records import FlatRecord, check_complete, read_string, unpack_json_cell, value_as_text
 from qkv.errors import InputError
 
 OFFSETS = ("answerstart", "start", "answeroffset", "答案起始")

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.data.labelled.check import find_typos
-from qkv.data.labelled.examples import Example, Fault
+from qkv.data.labelled.examples import Example, Fault, choose_held_out
 from qkv.data.labelled.reader import labelled
-from qkv.data.labelled.split import choose_held_out
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.data.labelled.examples import Fault
-from qkv.report.bars import render_bar_table
 from qkv.report.bilingual import Phrase, Words, duration, percent, spans
 from qkv.report.charts import nice_ticks, tick_labels
 from qkv.report.plane import Axis, Dots, Layer, Line, Plane, Planes, Rule
-from qkv.tasks.names import SHARE, UNITS, Metric
+from qkv.report.tables import render_bar_table
+from qkv.tasks.table import SHARE, UNITS, Metric
 from qkv.tasks.task import Judgement, Scored
 
 

@@ -32,11 +32,11 @@ from qkv.jobs.finetune.tables import (
 )
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent
 from qkv.report.charts import Chart, Level, Series
-from qkv.report.confusion import Confusion
 from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
 from qkv.report.plane import Axis, Dots, Plane, Planes, Rule
 from qkv.report.run_log import RunLog, read_run
-from qkv.tasks.names import ERROR, PART_NAMES, SHARE, find_metric, task_words
+from qkv.report.tables import Confusion
+from qkv.tasks.table import ERROR, PART_NAMES, SHARE, find_metric, task_words
 from qkv.tasks.task import Scored
 
 SECOND = ("macro_f1", "f1", "em", "pearson", "spearman", "accuracy", "mcc", "recall", "mean_absolute_error")

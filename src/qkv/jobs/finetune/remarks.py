@@ -22,9 +22,9 @@ from qkv.jobs.finetune.facts import (
 )
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import Phrase, Words, percent, phrase
-from qkv.report.confusion import largest_confusions
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
-from qkv.tasks.names import SHARE, Metric, TaskWords, find_metric, task_words
+from qkv.report.tables import largest_confusions
+from qkv.tasks.table import SHARE, Metric, TaskWords, find_metric, task_words
 from qkv.tasks.task import LabelScore, Scored
 
 _FEW = 20

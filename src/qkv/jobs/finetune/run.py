@@ -27,9 +27,8 @@ from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
 from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
-from qkv.jobs.finetune.model import is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.page import finetune_page
-from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.settings import FinetuneConfig, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import (
     DevEvaluation,
     Prepared,
@@ -51,9 +50,9 @@ from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Scored
 from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
-from qkv.train.loop import Outcome, Trainer
-from qkv.train.progress import Progress
-from qkv.train.run_folder import add_line, read_lines
+from qkv.train.log import Progress
+from qkv.train.loop import Trainer
+from qkv.train.run_folder import Outcome, add_line, read_lines
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,35 @@
-"""All settings of a fine-tuning run with their defaults: the keys of RUN/config.toml, of recipes and of --set.
+"""Settings of a fine-tuning run with their defaults (the keys of RUN/config.toml, recipes and --set), and its model.
 
 Some defaults depend on the task, the width of the model, the trained layers and the amount of data. They are resolved
 once, at the start, and written to config.toml.
 """
 
-from dataclasses import dataclass, field, fields
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from qkv.config import JobSettings
+from qkv.config import JobSettings, Requested, merge
 from qkv.errors import InputError, did_you_mean
-from qkv.models.plain.network import ReaderSettings
+from qkv.files import sha256_of
+from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, explain_missing
+from qkv.models.folders.hub import locate, shown_name
+from qkv.models.folders.own import CONFIG
+from qkv.models.plain.folder import build_untrained, check_sizes, count_layers
+from qkv.models.plain.network import READER_KINDS, ReaderSettings
+from qkv.models.table import describe_model, open_model
+from qkv.models.word2vec.folder import locate_vectors
 from qkv.tasks.answer import AnswerSettings
 from qkv.tasks.choice import ChoiceSettings
 from qkv.tasks.table import TASKS
 from qkv.tasks.tag import TagSettings
 from qkv.tasks.texts import ClassifySettings
-from qkv.tasks.transfer import Transfer
+from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
+from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import TrainConfig
+from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
 
 CLASS_WEIGHTS = ("none", "auto")
 
@@ -171,3 +184,241 @@ FINETUNE_SETTINGS = JobSettings(
         for name, instead in _SETTLED.items()
     },
 )
+
+
+# --- The model of a fine-tuning run: a pretrained folder, or `scratch:KIND`, a new encoder (models/plain/network.py).
+#
+# A new encoder takes its tokenizer from what is below it (`embeddings`, see models/plain/folder.py) or from another
+# folder (`tokenizer`). Word vectors or a language model given as the model mean a lookup encoder on them: `--model
+# ELMO` is stored as `--model scratch:lookup --embeddings ELMO`.
+#
+# All sources are hashed at the start; a resumed run requires the same ones. Settings come from a recipe, flags, --set
+# and defaults that depend on task and model.
+
+SCRATCH = "scratch:"
+
+
+def is_scratch(model: str) -> bool:
+    return model.startswith(SCRATCH)
+
+
+def locate_model(model: str) -> str:
+    """Return the absolute path of the model, or scratch:KIND unchanged."""
+    if not is_scratch(model):
+        place = locate_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
+        if place.is_file() and (place.parent / CONFIG).is_file():
+            locate(model)  # part of a model: it says that the folder is wanted
+        return str(place)
+    kind = model.removeprefix(SCRATCH)
+    if kind not in READER_KINDS:
+        raise InputError(
+            f"There is no reader '{kind}'.{did_you_mean(kind, READER_KINDS)} Known: {', '.join(READER_KINDS)}."
+        )
+    return model
+
+
+def encoder_kind(config: FinetuneConfig) -> str:
+    """Return the kind of a new encoder."""
+    return locate_model(config.model).removeprefix(SCRATCH)
+
+
+Described = Callable[[str], Facts]
+
+
+def resolve_encoder(config: FinetuneConfig, describe: Described = describe_model) -> FinetuneConfig:
+    """Replace word vectors or a language model given as the model by a lookup encoder on them."""
+    if is_scratch(config.model):
+        return config
+    facts = describe(locate_model(config.model))
+    if FEEDS not in facts.abilities:
+        return config
+    if config.embeddings is not None:
+        raise InputError(
+            f"{config.model} ({facts.model_type}) is itself what --embeddings brings. Give one of the two with "
+            "--embeddings, and a reader for it with --model, scratch:lstm for example."
+        )
+    return replace(config, model=f"{SCRATCH}lookup", embeddings=config.model)
+
+
+def resolve_transfer(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
+    """Return which layers are trained, including those below a new encoder."""
+    if is_scratch(config.model):
+        below = None if config.embeddings is None else shown_name(config.embeddings)
+        return parse_scratch_transfer(config.transfer, layers, below, mixes)
+    return parse_transfer(config.transfer, layers, mixes)
+
+
+def default_transfer(sizes: EncoderSizes, is_new: bool) -> str:
+    """Return the default transfer: full, except for ELMo, which is frozen (Peters et al. 2018, §3.3)."""
+    if not sizes.mixed_layers:
+        return "full"
+    return "freeze" if is_new or not sizes.layers else f"top:{sizes.layers}"
+
+
+def sizes_for(config: FinetuneConfig, describe: Described = describe_model) -> EncoderSizes:
+    """Return the sizes of the encoder on which defaults depend, without reading weights."""
+    if not is_scratch(config.model):
+        facts = describe(config.model)
+        if facts.sizes is None:
+            raise InputError(explain_missing(facts, TAKES_HEAD))
+        return facts.sizes
+    below = None if config.embeddings is None else _facts_below(config.embeddings).sizes
+    layers, width = count_layers(encoder_kind(config), config.reader), config.reader.inner_width
+    return EncoderSizes(
+        0,
+        layers,
+        width,
+        config.reader.max_length,
+        pairs=True,
+        mixed_layers=0 if below is None else below.mixed_layers,
+        attends=False,
+        on_features=below is not None and below.on_features,
+    )
+
+
+def check_sources(config: FinetuneConfig) -> None:
+    """Check that a new encoder has its sources, and that a pretrained one has none."""
+    if is_scratch(config.model):
+        if config.embeddings is None and config.tokenizer is None:
+            raise InputError(
+                f"{config.model} begins from nothing and has no tokenizer yet. Give word vectors with --embeddings "
+                "(a word2vec or ELMo folder, or a file .vec, .txt or .bin), or a folder with a tokenizer with "
+                "--tokenizer."
+            )
+        return
+    for name in ("embeddings", "tokenizer"):
+        if getattr(config, name) is not None:
+            raise InputError(
+                f"{name} is for a reader made from nothing, --model scratch:lstm for example; {config.model} has its "
+                "own."
+            )
+    if config.reader != ReaderSettings():
+        raise InputError(f"reader.* are sizes of a reader made from nothing; {config.model} has its own.")
+
+
+def check_encoder_sizes(config: FinetuneConfig) -> None:
+    """Check the sizes of a new encoder."""
+    if is_scratch(config.model):
+        on = "" if config.embeddings is None else f" on {shown_name(config.embeddings)}"
+        check_sizes(encoder_kind(config), config.reader, f"{config.model}{on}")
+
+
+def start_model(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
+    """Open the model of a new run; return it and the settings with pinned sources."""
+    config = resolve_encoder(config)
+    check_sources(config)
+    check_encoder_sizes(config)
+    if not is_scratch(config.model):
+        opened = _open_start(model_folder(locate(config.model)))
+        path = opened.path.resolve()
+        return replace(config, model=str(path), model_sha256=folder_sha256(path)), opened
+    reader = build_encoder(config, tell)  # first: it says what is wrong with the sources
+    config = replace(
+        config,
+        embeddings=None if config.embeddings is None else str(locate_vectors(config.embeddings).resolve()),
+        tokenizer=None if config.tokenizer is None else str(model_folder(locate(config.tokenizer)).resolve()),
+    )
+    return replace(config, model_sha256=_sources_sha256(config)), reader
+
+
+def reopen_model(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
+    """Open the model of a resumed run; raise if its sources have changed."""
+    if not is_scratch(config.model):
+        folder = locate(config.model)
+        check_folder_sha256(folder, config.model_sha256)
+        return _open_start(folder)
+    if config.model_sha256 is not None and _sources_sha256(config) != config.model_sha256:
+        sources = " or ".join(str(source) for source in (config.embeddings, config.tokenizer) if source is not None)
+        raise InputError(
+            f"{sources} has changed since the run began: a resumed run would go on from other vectors. Put it back, or "
+            "begin another run."
+        )
+    return build_encoder(config, tell)
+
+
+def _open_start(folder: Path) -> Opened:
+    """Open a folder that takes a task head."""
+    opened = open_model(folder, Loading(spelled=None))  # a run keeps the tokens of all its texts
+    opened.ability(TAKES_HEAD)
+    return opened
+
+
+def build_encoder(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
+    check_sources(config)
+    below = None if config.embeddings is None else _open_below(config.embeddings)
+    named = config.model if below is None else f"{config.model} + {shown_name(below.place)}"
+    return build_untrained(encoder_kind(config), config.reader, below, _tokenizer(config, below), named, tell)
+
+
+def load_run_tokenizer(config: FinetuneConfig) -> Tokenizer:
+    """Load the tokenizer that a run will use."""
+    config = resolve_encoder(config)
+    if not is_scratch(config.model):
+        return _tokenizer_in(config.model)
+    check_sources(config)
+    return _tokenizer(config, None if config.embeddings is None else _open_below(config.embeddings))
+
+
+def _tokenizer(config: FinetuneConfig, below: Feeds | None) -> Tokenizer:
+    """Return the tokenizer of a new encoder: the given one, if the vectors allow it, else that of the vectors."""
+    if config.tokenizer is None:
+        assert below is not None  # as was checked
+        return below.tokenizer
+    given = _tokenizer_in(config.tokenizer)
+    if below is not None:
+        below.check_tokenizer(given, config.tokenizer)
+    return given
+
+
+def _tokenizer_in(name: str) -> Tokenizer:
+    """Load the tokenizer of a folder or of the model of a run."""
+    return Tokenizer.load(model_folder(locate(name)))
+
+
+def _facts_below(name: str) -> Facts:
+    facts = describe_model(locate_vectors(name))
+    if FEEDS not in facts.abilities:
+        raise InputError(
+            f"{name} holds a model of type {facts.model_type}, which reads texts by itself: give it with --model, and "
+            "leave --embeddings out. --embeddings takes word2vec, nnlm, elmo, rnnlm, or a file of word vectors."
+        )
+    return facts
+
+
+def _open_below(name: str) -> Feeds:
+    return open_model(_facts_below(name).path).ability(FEEDS)
+
+
+def _sources_sha256(config: FinetuneConfig) -> str:
+    sources = [Path(source) for source in (config.embeddings, config.tokenizer) if source is not None]
+    hashes = [sha256_of(source) if source.is_file() else folder_sha256(source) for source in sources]
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def resolve_finetune_settings(
+    task: str,
+    model: str,
+    transfer: str | None = None,
+    recipe: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    assignments: Sequence[str] = (),
+) -> FinetuneConfig:
+    """Resolve the settings: recipe, flags and --set, then defaults by task, model size and transfer."""
+    named = {"task": task, "model": locate_model(model), "transfer": transfer, **(flags or {})}
+    given = Requested(recipe, named, assignments)
+
+    described = cache(describe_model)  # once, however often it is asked
+
+    def asked(start: Mapping[str, Any]) -> FinetuneConfig:
+        return resolve_encoder(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
+
+    first = asked({})
+    check_sources(first)
+    check_encoder_sizes(first)
+    sizes, is_new = sizes_for(first, described), is_scratch(first.model)
+    usual: dict[str, Any] = {"transfer": default_transfer(sizes, is_new)}
+    config = asked(usual)
+    moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
+    if sizes.attends:
+        return asked(usual | default_settings(moves, config.device, sizes.width))
+    return asked(usual | default_settings(moves, config.device, on_language_model=sizes.on_features))

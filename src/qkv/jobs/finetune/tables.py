@@ -12,10 +12,10 @@ from unicodedata import east_asian_width
 from qkv.data.labelled.examples import Fault
 from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, LengthBin, MixFacts, Shown
 from qkv.metrics.intervals import wilson_interval
-from qkv.report.bars import Bar, BarTable, Label, TableCell, render_bar_table
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent, safe, size, spans
 from qkv.report.page import Section, Table
-from qkv.tasks.names import ERROR, PART_NAMES, TaskWords, find_metric, task_words, transfer_words
+from qkv.report.tables import Bar, BarTable, Label, TableCell, render_bar_table
+from qkv.tasks.table import ERROR, PART_NAMES, TaskWords, find_metric, task_words, transfer_words
 from qkv.tasks.task import LabelScore, Scored
 
 ACTIONS = {

@@ -20,8 +20,7 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Epochs, Integers
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData
-from qkv.jobs.finetune.model import is_scratch, resolve_transfer
-from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs
+from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs, is_scratch, resolve_transfer
 from qkv.models.family import TAKES_HEAD, Head, Opened
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
@@ -39,8 +38,8 @@ from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.task import Features
 from qkv.tasks.transfer import WEIGHT, TaskModel, Transfer, WithLanguageModel, freeze_parts, layer_scale
 from qkv.train.device import Sizes
+from qkv.train.log import Progress
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
-from qkv.train.progress import Progress
 
 
 class TrainingBatches:

@@ -21,7 +21,7 @@ from qkv.files import write_text
 from qkv.jobs.lifecycle import Finished
 from qkv.jobs.translate.settings import TRANSLATION_MODELS, TranslateConfig
 from qkv.jobs.translate.training import TRANSLATING
-from qkv.train.progress import Progress
+from qkv.train.log import Progress
 from qkv.train.run_folder import CONFIG, begin
 
 SHORTEST, LONGEST = 3, 10

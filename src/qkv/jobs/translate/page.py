@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from qkv.metrics.numbers import perplexity
 from qkv.report import remarks
-from qkv.report.bars import Bar, BarTable
 from qkv.report.bilingual import Phrase, Words, count, duration, percent, safe, size, spans
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Section, Settings, Table
 from qkv.report.remarks import Remark
 from qkv.report.run_log import RunLog, read_run
+from qkv.report.tables import Bar, BarTable
 from qkv.tasks.translate import TranslationScore
 
 _NAMES = {

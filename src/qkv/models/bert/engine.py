@@ -44,7 +44,7 @@ from qkv.models.family import (
     Saving,
     TakesHead,
 )
-from qkv.models.folders.fields import default_labels
+from qkv.models.folders.fields import MODULES, POOLINGS, SentenceFiles, default_labels, read_sentence, write_sentence
 from qkv.models.folders.own import (
     CARD,
     CONFIG,
@@ -60,7 +60,6 @@ from qkv.models.folders.own import (
     write_card,
     write_folder,
 )
-from qkv.models.folders.sentence import MODULES, POOLINGS, SentenceFiles, read_sentence, write_sentence
 from qkv.models.folders.weights import SkipInit, StoredTensor, WeightFiles, are_equal, gather, open_weights
 from qkv.text.tokenizer import Tokenizer
 

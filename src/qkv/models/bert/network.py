@@ -27,10 +27,9 @@ from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
 from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock
-from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
 from qkv.nn.layers import AttentionKind, Layer, run_blocks
-from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadSelfAttention, Packed
 from qkv.nn.position import LearnedPositions, PositionEncoding
 
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from qkv.data.batch import Batch, ranges
 from qkv.data.batching import Epochs
-from qkv.data.corpus.segments import Boundaries, Instances, PairConfig, instances
+from qkv.data.corpus.rows import Boundaries, Instances, PairConfig, instances
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.nn.gpu.layers import word_loss

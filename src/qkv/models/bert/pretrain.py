@@ -19,7 +19,7 @@ from torch import nn
 
 from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
-from qkv.data.corpus.segments import PairConfig, instances
+from qkv.data.corpus.rows import PairConfig, instances
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.metrics.numbers import perplexity
@@ -41,8 +41,8 @@ from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import Sizes, divisors, rows_and_accumulation
+from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.progress import Progress, Silent
 from qkv.train.run_folder import Sessions
 
 _SHAPE = ("layers", "width", "heads", "inner_width")

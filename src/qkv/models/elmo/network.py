@@ -2,7 +2,7 @@
 representations").
 
 Two language models of the same depth read a text, one from its beginning and one from its end. They share how a token
-is spelled into a vector (nn/characters.py) and the scores of words, and nothing in between. A token then has a vector
+is spelled into a vector (nn/words.py) and the scores of words, and nothing in between. A token then has a vector
 for every layer, both directions side by side: the spelled one, twice, which is the same in every sentence; and those of
 the recurrent layers, which are not. A task learns how much of each it uses (`ScalarMix`).
 
@@ -25,11 +25,10 @@ from torch.nn import functional
 
 from qkv.errors import InputError, did_you_mean
 from qkv.models.elmo.tokenizer import OpenTokenizer
-from qkv.nn.characters import PADDING_BYTE, CharacterCNN, LengthGroups, spell
 from qkv.nn.layers import Layer
 from qkv.nn.recurrent import LSTM
 from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, needs_gradient
-from qkv.nn.word_scores import WordScores
+from qkv.nn.words import PADDING_BYTE, CharacterCNN, LengthGroups, WordScores, spell
 from qkv.text.tokenizer import Tokenizer
 
 _AT_ONCE = 2048

@@ -13,11 +13,11 @@ the perplexity worse. Loss and accuracy are among the sampled words: they do not
 softmax.
 
 Two directions: the backward model continues from the tokens *after* a piece, so it must have read these first. Each
-direction has its own streams (data/corpus/running_text.py): one from the start of the text, one from its end; in an
+direction has its own streams (data/corpus/rows.py): one from the start of the text, one from its end; in an
 epoch both read everything. `TwoWayBatches` reads the text mirrored and reverses each row, so that the tokens of a batch
 are in the order of the text and a reversed stack reads them from the end.
 
-Labels in addition to those of data/corpus/running_text.py, whose `next` is the token before, in a backward batch:
+Labels in addition to those of data/corpus/rows.py, whose `next` is the token before, in a backward batch:
 
     word     (N,)  which of the batch's different tokens each one is
     words    (U,)  those tokens, of both directions (on the forward batch): each is spelled once, the shortest first
@@ -38,11 +38,11 @@ from torch.nn import functional
 
 from qkv.data.batch import Batch
 from qkv.data.batching import Epochs, Integers
-from qkv.data.corpus.running_text import Shuffled, StreamBatches
+from qkv.data.corpus.rows import Shuffled, StreamBatches
 from qkv.models.elmo.network import Elmo
-from qkv.nn.characters import LengthGroups, group_by_length
 from qkv.nn.gpu.layers import word_loss
 from qkv.nn.recurrent_stack import DIRECTIONS, States
+from qkv.nn.words import LengthGroups, group_by_length
 from qkv.train.loop import Term
 
 _NEVER = -1e4  # a score that adds nothing; the logarithm of nothing at all would have no gradient

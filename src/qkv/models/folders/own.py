@@ -29,7 +29,7 @@ from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
-from qkv.models.folders.sentence import MODULES
+from qkv.models.folders.fields import MODULES
 from qkv.models.folders.weights import open_weights, read_header
 from qkv.text.tokenizer import FILES, Tokenizer
 

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from qkv.data.batch import Batch, Packing
 from qkv.models.encoder import Encoder, Encoding, LinearHead, WithHeads, ways_to_attend
 from qkv.models.gpt.network import GPT, GPTConfig, parts_in_place, positions_of, tokens_in_place
-from qkv.nn.fused import Packed
 from qkv.nn.gpu.pre_norm import block_stack
 from qkv.nn.layers import AttentionKind, Layer, run_blocks
+from qkv.nn.multihead import Packed
 from qkv.nn.position import PositionEncoding
 
 

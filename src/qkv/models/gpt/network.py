@@ -26,11 +26,10 @@ from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.gpt.decoding import GPTDecoding, GPTState
 from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, PreNormBlock
-from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
 from qkv.nn.gpu.pre_norm import block_stack
 from qkv.nn.layers import Layer, run_blocks
-from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadSelfAttention, Packed
 from qkv.nn.position import LearnedPositions
 from qkv.search.decoding import Stepped
 

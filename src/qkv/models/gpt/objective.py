@@ -28,7 +28,7 @@ from torch import nn
 
 from qkv.data.batch import Batch, ranges
 from qkv.data.batching import Epochs
-from qkv.data.corpus.segments import Boundaries
+from qkv.data.corpus.rows import Boundaries
 from qkv.errors import InputError
 from qkv.models.gpt.network import GPT
 from qkv.nn.gpu.layers import word_loss

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from qkv.errors import InputError, did_you_mean
 from qkv.nn.layers import Layer
-from qkv.nn.word_scores import WordScores
+from qkv.nn.words import WordScores
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads
 from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows
-from qkv.nn.fused import Packed
 from qkv.nn.layers import Layer
+from qkv.nn.multihead import Packed
 from qkv.nn.recurrent import CELLS
 from qkv.nn.recurrent_stack import Bidirectional
 from qkv.text.tokenizer import Tokenizer

@@ -21,7 +21,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.nn.layers import Layer
 from qkv.nn.recurrent import CELLS, LSTM, Cell
 from qkv.nn.recurrent_stack import Stack, States, needs_gradient
-from qkv.nn.word_scores import WordScores
+from qkv.nn.words import WordScores
 from qkv.text.tokenizer import Tokenizer
 
 

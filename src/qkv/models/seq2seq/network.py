@@ -39,7 +39,7 @@ from qkv.nn.recurrent_decoder import (
 )
 from qkv.nn.recurrent_stack import Bidirectional, Stack, States
 from qkv.nn.source_attention import AdditiveScore, BilinearScore, DotScore, Score, Source, SourceRows
-from qkv.nn.word_scores import WordScores
+from qkv.nn.words import WordScores
 from qkv.search.decoding import Stepped
 
 CONTEXTS = ("fixed", "every_step", "attention")

@@ -18,7 +18,6 @@ from qkv.data.batch import Packing, pad
 from qkv.nn.block import PostNormDecoderBlock, PreNormDecoderBlock
 from qkv.nn.cpu.cache import SourceMemory, TokenCache
 from qkv.nn.cpu.compiler import has_half_precision
-from qkv.nn.cpu.int8 import count_int8_bytes, quantise_alike
 from qkv.nn.cpu.int8_step import (
     FEW_ROWS,
     Int8Decoder,
@@ -28,12 +27,12 @@ from qkv.nn.cpu.int8_step import (
     find_int8_decoder,
     to_half,
 )
-from qkv.nn.cpu.precision import check_weights
+from qkv.nn.cpu.precision import check_weights, count_int8_bytes, quantise_alike
 from qkv.nn.cpu.speculative import TRANSLATION_COSTS, Draft, Pace, draft_and_verify
 from qkv.nn.cpu.step import Function, PostNormStep, PreNormStep, bind_weights, make_decoder_step
 from qkv.nn.cpu.weight_layout import Twins, can_store_by_columns, pack_linear, store_by_columns
 from qkv.nn.position import PositionEncoding
-from qkv.nn.word_scores import WordScores
+from qkv.nn.words import WordScores
 from qkv.search.decoding import Stepped
 
 Sources = SourceMemory | PackedSources

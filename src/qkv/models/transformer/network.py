@@ -33,11 +33,10 @@ from qkv.nn.block import (
     PreNormDecoderBlock,
     project_source_for_all,
 )
-from qkv.nn.fused import Across, Packed
 from qkv.nn.layers import AttentionKind, Layer, SourceMemories, run_blocks
-from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+from qkv.nn.multihead import Across, MultiHeadCrossAttention, MultiHeadSelfAttention, Packed
 from qkv.nn.position import HalvedSinusoidalPositions, PositionEncoding, SinusoidalPositions
-from qkv.nn.word_scores import WordScores
+from qkv.nn.words import WordScores
 from qkv.search.decoding import Stepped
 
 Waves = SinusoidalPositions | HalvedSinusoidalPositions

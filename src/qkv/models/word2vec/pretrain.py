@@ -39,13 +39,12 @@ from qkv.models.word2vec.network import Word2Vec
 from qkv.models.word2vec.page import PlacedWord, VectorFacts, word2vec_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train import checkpoint
+from qkv.train import run_folder
 from qkv.train.ahead import interruptible
 from qkv.train.device import device_named
-from qkv.train.log import Log
-from qkv.train.loop import Outcome, environment, step_seed
-from qkv.train.progress import Progress, Silent
-from qkv.train.run_folder import Sessions
+from qkv.train.log import Log, Progress, Silent
+from qkv.train.loop import environment, step_seed
+from qkv.train.run_folder import Outcome, Sessions
 
 MAPPED = 400  # words on the map of the report, at most
 
@@ -190,7 +189,7 @@ class Word2VecTrainer:
     def stop_if_lost(self) -> None:
         if math.isfinite(self.sums["loss"]):
             return
-        kept = checkpoint.checkpoint_steps(self.out / "checkpoints")
+        kept = run_folder.checkpoint_steps(self.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
             f"The loss is not a number any more at step {self.step} (train.lr is {self.config.lr:g}). {where} "
@@ -199,7 +198,7 @@ class Word2VecTrainer:
 
     def save(self) -> None:
         state = {"sums": self.sums, "environment": self._environment()}
-        checkpoint.save_checkpoint(
+        run_folder.save_checkpoint(
             self.out / "checkpoints",
             self.step,
             {"model": self.model.state_dict()},
@@ -208,7 +207,7 @@ class Word2VecTrainer:
         )
 
     def restore(self) -> None:
-        found = checkpoint.latest_checkpoint(self.out / "checkpoints", self.progress.message)
+        found = run_folder.latest_checkpoint(self.out / "checkpoints", self.progress.message)
         if found is None:
             return
         try:

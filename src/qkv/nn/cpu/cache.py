@@ -10,7 +10,7 @@ TokenCache     The keys and values of the target tokens; a step computes those o
 SourceMemory   The keys and values of the sources, once per source: the queries of its hypotheses are grouped. It is
                copied only when half of its sources are unused.
 
-Not here: gradients. Training computes all positions at once (nn/fused.py).
+Not here: gradients. Training computes all positions at once (nn/multihead.py).
 
 Shapes: L layers, R prompts or sources, W hypotheses of each, Q rows (hypotheses of all), P tokens of the longest
 prompt, N tokens of all prompts, T capacity in tokens, C new tokens per row, S tokens of the longest source, H heads, K
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.nn.fused import Attend, attend_packed
+from qkv.nn.multihead import Attend, attend_packed
 from qkv.nn.source_attention import SourceRows
 
 

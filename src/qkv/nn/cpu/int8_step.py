@@ -24,7 +24,7 @@ from qkv.nn import block as layers
 from qkv.nn.block import PostNormDecoderBlock, PreNormDecoderBlock
 from qkv.nn.cpu.cache import TokenCache
 from qkv.nn.cpu.compiler import LARGEST_HALF, has_numba
-from qkv.nn.cpu.int8 import Int8Linear
+from qkv.nn.cpu.precision import Int8Linear
 
 
 def attend_to_past(

@@ -1,18 +1,19 @@
-"""The precision of decoding on a CPU; training is not affected.
+"""The precision of decoding on a CPU, and linear layers in 8 bits; training is not affected.
 
 fp32       exact (the dtype of the weights)
-int8       8 bits (nn/cpu/int8.py): faster, nearly the same
+int8       8 bits (nn/cpu/precision.py): faster, nearly the same
 drafted    speculative: an 8-bit draft verified by the weights (nn/cpu/speculative.py): exact, faster for a single text
 """
 
+import warnings
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.errors import InputError, did_you_mean
-from qkv.nn.cpu.int8 import explain_no_int8
 
 DECODING_PRECISIONS = ("fp32", "int8", "drafted")
 
@@ -57,3 +58,144 @@ def check_weights(network: HasParameters) -> None:
                 f"int8 is made from fp32 weights on a CPU; these are {weight.dtype} on {weight.device}. "
                 "Use --device cpu, or fp32."
             )
+
+
+# --- Linear layers in 8 bits on a CPU: dynamic quantization, a quarter of the memory traffic.
+#
+#     W ≈ s_o · Q        one scale per output o, Q integers from -127 to 127
+#     x ≈ t · (P - z)    quantised in every call, P from 0 to 255
+#
+# The sum P Qᵀ is exact; only W (once) and x (per call) are rounded. Few rows of x, or rows of similar magnitude, share
+# t and z. With many rows of different magnitude the small ones would use few of the 255 steps, so each row is first
+# scaled to the same magnitude, and its output scaled back.
+#
+# These are torch's "quantized" kernels. Their availability depends on the CPU and the torch build (`explain_no_int8`).
+#
+# Not here: training, GPUs, calibration on example texts (the scale of x comes from x itself).
+#
+# Shapes: … rows, I inputs, O outputs.
+
+LARGEST = 127
+MANY = 16
+"""Minimum number of rows with one scale each. With fewer rows the scaling costs more than the product."""
+WIDE = 8
+"""Above this ratio of outputs to inputs, scaling the outputs back would cost as much as the product."""
+ALIKE = frozenset({"qkv", "query", "key_value", "up", "out"})
+"""Names of the layers (nn/multihead.py, nn/block.py) whose input rows have similar magnitude: outputs of a norm, or
+means of values projected from one. (The first layer of a post-norm stack reads embeddings, which vary a little more.)
+"down" is excluded: rows after an activation differ widely."""
+CHUNK = 256
+"""Rows computed at a time, so that intermediate results stay in the CPU cache."""
+_SMALLEST = 1e-30
+PROBE = 64
+_LONG = "onednn"
+"""The library for WIDE layers, where its products are faster, especially with hundreds of rows."""
+
+
+class _Parts(NamedTuple):
+    """W ≈ scale · weight, and the bias."""
+
+    weight: Tensor  # (O, I), integers
+    scale: Tensor  # (O,)
+    bias: Tensor  # (O,)
+
+
+class Int8Linear(nn.Module):
+    """A linear layer in 8 bits. Keeps only the bias of the original layer."""
+
+    def __init__(self, layer: nn.Linear, *, alike: bool = False) -> None:
+        """`alike`: all rows of x have similar magnitude."""
+        super().__init__()
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self._bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
+        is_wide = layer.out_features > WIDE * layer.in_features
+        self._packed = _pack(layer.weight.detach(), self._bias, _LONG if is_wide else None)
+        self.is_narrow = _saturates()
+        self._shared = layer.in_features * (1 << 62 if is_wide or alike else MANY)
+        self._product = torch.ops.quantized.linear_dynamic.default
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, I) → (…, O)"""
+        found: Tensor
+        if x.numel() < self._shared:
+            found = self._product(x, self._packed, self.is_narrow)
+            return found
+        flat = x.reshape(-1, self.in_features)
+        if flat.size(0) <= CHUNK:
+            found = self._of_their_own(flat)
+        else:
+            found = x.new_empty(flat.size(0), self.out_features)
+            for rows, answers in zip(flat.split(CHUNK), found.split(CHUNK), strict=True):
+                self._of_their_own(rows, answers)
+        return found.view(*x.shape[:-1], self.out_features)
+
+    def _of_their_own(self, rows: Tensor, answers: Tensor | None = None) -> Tensor:
+        """Multiply rows with one scale each."""
+        sizes = rows.abs().amax(dim=1, keepdim=True).clamp_(min=_SMALLEST)  # (rows, 1)
+        near: Tensor = self._product(rows / sizes, self._packed, self.is_narrow)
+        return torch.lerp(self._bias, near, sizes, out=near if answers is None else answers)  # b + sizes · (near - b)
+
+    def parts(self) -> _Parts:
+        """The quantised weight, its scales and the bias."""
+        weight, _ = torch.ops.quantized.linear_unpack(self._packed)
+        return _Parts(weight.int_repr(), weight.q_per_channel_scales().float(), self._bias)
+
+
+def quantise(layer: nn.Linear, name: str = "", *, alike: bool = False) -> nn.Module:
+    """The layer in 8 bits; unchanged if a weight is NaN or infinite, so that this reaches the output."""
+    return Int8Linear(layer, alike=alike or name in ALIKE) if bool(layer.weight.isfinite().all()) else layer
+
+
+def quantise_alike(layer: nn.Linear, name: str = "") -> nn.Module:
+    """`quantise` for networks whose rows have similar magnitude in every layer. True of translators, where one scale
+    per row costs more time than it is worth (docs/translation.md has the scores), but not of language models, where the
+    first token of a text can be a hundred times as large as others."""
+    return quantise(layer, name, alike=True)
+
+
+def count_int8_bytes(modules: nn.Module) -> int:
+    """Memory of the 8-bit weights in bytes, scales included."""
+    layers = [module for module in modules.modules() if isinstance(module, Int8Linear)]
+    return sum((layer.in_features + 4) * layer.out_features for layer in layers)
+
+
+@cache
+def explain_no_int8() -> str | None:
+    """Why 8-bit products are unavailable here; None if they are available."""
+    try:
+        found = _probe(narrow=_saturates())
+    except (RuntimeError, AttributeError) as error:
+        return f"torch {torch.__version__} has no kernels for it on this machine ({str(error).splitlines()[0]})"
+    if abs(found / PROBE - 1) > 0.02:
+        return f"the kernels of torch {torch.__version__} compute it wrongly on this machine"
+    return None
+
+
+@cache
+def _saturates() -> bool:
+    """Whether the kernels saturate sums of two products at 16 bits, as on CPUs without VNNI. Then x uses 7 bits."""
+    return abs(_probe(narrow=False) / PROBE - 1) > 0.02
+
+
+def _probe(*, narrow: bool) -> float:
+    """A sum of PROBE products of the largest values: PROBE, unless it saturates."""
+    packed = _pack(torch.ones(8, PROBE), torch.zeros(8))
+    found: Tensor = torch.ops.quantized.linear_dynamic(torch.ones(1, PROBE), packed, narrow)
+    return found[0, 0].item()
+
+
+def _pack(weight: Tensor, bias: Tensor, library: str | None = None) -> Any:
+    """Quantise and pack (O, I) and (O,) for the kernels, of `library` if torch has it here."""
+    scales = (weight.abs().amax(dim=1).double() / LARGEST).clamp_(min=_SMALLEST)  # (O,)
+    with warnings.catch_warnings():
+        # torch 2.13 deprecates these tensors; `explain_no_int8` reports when they are gone
+        warnings.filterwarnings("ignore", message=".*quantize")
+        whole = torch.quantize_per_channel(weight, scales, torch.zeros_like(scales, dtype=torch.int64), 0, torch.qint8)
+        usual = torch.backends.quantized.engine
+        if library is None or library not in torch.backends.quantized.supported_engines or _saturates():
+            return torch.ops.quantized.linear_prepack(whole, bias)
+        try:
+            torch.backends.quantized.engine = library
+            return torch.ops.quantized.linear_prepack(whole, bias)
+        finally:
+            torch.backends.quantized.engine = usual

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.nn.block import PostNormBlock, PostNormDecoderBlock, PreNormBlock, PreNormDecoderBlock, project_source_stacked
-from qkv.nn.fused import Attend
+from qkv.nn.multihead import Attend
 
 Function = Callable[[Tensor], Tensor]
 AttendSource = Callable[..., tuple[Tensor, Tensor | None]]

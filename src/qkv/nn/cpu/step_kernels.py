@@ -1,16 +1,16 @@
 """numba kernels (extra `fast`) for decoding few rows on a CPU: attention of new tokens, the 8-bit decoder step, and the
-largest scores of a vocabulary. int8_step.py and search/largest.py call them; this file is independent of torch.
+largest scores of a vocabulary. int8_step.py and search/decoding.py call them; this file is independent of torch.
 
 Attention: a new token reads each key once, so that memory traffic dominates. torch's kernels are made for many queries
 and need padded sources; here rows are read in memory order and only to their end.
 
 Decoder step: with few rows the products are so short that calls and thread dispatch take longer than the computation.
 Here all layers are one call on one thread, bound by reading the weights. (The busy-waiting threads of numba and torch
-would compete for the CPUs.) Rounding follows torch's kernels (nn/cpu/int8.py): one scale per output for weights, one
+would compete for the CPUs.) Rounding follows torch's kernels (precision.py): one scale per output for weights, one
 scale and zero point for all rows of x in every product. Integer sums are exact, so that the two differ only by float32
 rounding.
 
-Largest scores: torch needs a dozen calls for it (search/largest.py), which take longer than the work for few rows.
+Largest scores: torch needs a dozen calls for it (search/decoding.py), which take longer than the work for few rows.
 
 Shapes: L layers, Q or R rows, D width, F inner width, H heads, K head width, T capacity in tokens, S tokens of the
 longest source, N tokens of all C sources, I inputs, O outputs, V vocabulary.

@@ -1,6 +1,6 @@
 """Copies of modules with other weight layouts for decoding on a CPU: by columns, or packed by oneDNN.
 
-A twin is a copy of some modules in which a function replaces every linear layer (here, or int8.py); norms and other
+A twin is a copy of some modules in which a function replaces every linear layer (here or precision.py); norms and other
 parameters are shared. It has no gradients. It is created lazily, and again after a weight has changed.
 
 By columns: a linear layer stores W (out, in) by rows and computes x Wᵀ. With 4 or 8 rows of x, as in beam search, the

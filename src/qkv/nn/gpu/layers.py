@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from qkv.nn.fused import SHORT, Attend, Packed
+from qkv.nn.multihead import SHORT, Attend, Packed
 
 if TYPE_CHECKING:
     from qkv.nn.gpu.short_attention import Short

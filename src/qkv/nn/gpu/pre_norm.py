@@ -21,9 +21,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from qkv.nn.block import KERNELS, FeedForward, PreNormBlock, activate, is_plain
-from qkv.nn.fused import Attend
 from qkv.nn.gpu import layers
 from qkv.nn.gpu.layers import cast_weight
+from qkv.nn.multihead import Attend
 
 if TYPE_CHECKING:
     from qkv.nn.gpu.kernels import Dropout

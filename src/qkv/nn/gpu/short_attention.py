@@ -11,7 +11,7 @@ differ only in layout:
     self      queries, keys and values of a token in one tensor (N, 3 · H · K)
     cross     queries (N, H · K); keys and values (S, 2 · H · K), possibly columns of a wider tensor
 
-Not here: longer rows and other masks (nn/fused.py).
+Not here: longer rows and other masks (nn/multihead.py).
 
 Shapes: N tokens of all rows, S of the source's, R rows, H heads, K head width.
 """

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from qkv.nn.fused import SHORT, Across, Attend
 from qkv.nn.gpu.layers import add_product, cast_weight, has_short_kernel, weight_gradient, widen
+from qkv.nn.multihead import SHORT, Across, Attend
 
 if TYPE_CHECKING:
     from qkv.nn.gpu.short_attention import Short

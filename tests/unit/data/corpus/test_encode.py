@@ -14,8 +14,7 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from qkv.data.corpus import encode
 from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
-from qkv.text.segmenter import find_segmenter
-from qkv.text.sentences import split_sentences
+from qkv.text.segmenter import find_segmenter, split_sentences
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 from tests.support.folders import TOKENS, make_tokenizer

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from qkv.data.corpus import segments
-from qkv.data.corpus.segments import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
+from qkv.data.corpus import rows as segments
+from qkv.data.corpus.rows import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
 from qkv.errors import InputError
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.data.corpus.running_text import RunningText, Shuffled, StreamBatches, TextConfig, WindowBatches
+from qkv.data.corpus.rows import RunningText, Shuffled, StreamBatches, TextConfig, WindowBatches
 from qkv.errors import InputError
 from tests.support.corpus import Ids, MemoryCorpus
 

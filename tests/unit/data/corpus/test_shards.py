@@ -9,8 +9,7 @@ import pytest
 from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards, hash_of
 from qkv.errors import InputError
-from qkv.text.segmenter import find_segmenter, word_starts
-from qkv.text.sentences import split_sentences
+from qkv.text.segmenter import find_segmenter, split_sentences, word_starts
 from qkv.text.tokenizer import Tokenizer
 from tests.support.corpora import documents, write_corpus
 from tests.support.folders import TOKENS, make_tokenizer

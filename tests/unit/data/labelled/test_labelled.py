@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.examples import Fault, Place, TextExample
-from qkv.data.labelled.kinds import LABELLINGS
-from qkv.data.labelled.reader import Labelled, labelled
+from qkv.data.labelled.reader import LABELLINGS, Labelled, labelled
 from qkv.errors import InputError
 
 

@@ -19,7 +19,7 @@ from qkv.data.labelled.examples import (
     TextExample,
     UnlabelledInput,
 )
-from qkv.data.labelled.kinds import LABELLINGS
+from qkv.data.labelled.reader import LABELLINGS
 from qkv.jobs.finetune.data import DataPart, read_part, report_leaks
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.tasks.classify import Regression

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.labelled.split import choose_held_out, fold_text
+from qkv.data.labelled.examples import choose_held_out, fold_text
 
 
 def test_every_label_by_its_share() -> None:

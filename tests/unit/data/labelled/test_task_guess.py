@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.labelled.detect import guess_task
+from qkv.data.labelled.reader import guess_task
 
 STUDIO = {"data": {"text": "ab"}, "annotations": [{"result": [{"value": {"start": 0, "end": 1, "labels": ["X"]}}]}]}
 CHOSEN = {"data": {"text": "ab"}, "annotations": [{"result": [{"value": {"choices": ["X"]}}]}]}

@@ -4,7 +4,7 @@ import math
 
 from qkv.jobs.finetune.facts import Shown
 from qkv.jobs.finetune.tables import LENGTH, ExamplesShown, excerpt
-from qkv.tasks.names import _TASKS, task_words
+from qkv.tasks.table import _TASKS, task_words
 from qkv.tasks.task import Judgement
 from tests.support.finetune_runs import ERRORS, shown
 from tests.unit.report.test_run_page import NASTY, checked

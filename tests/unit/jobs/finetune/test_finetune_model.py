@@ -18,15 +18,14 @@ from qkv.jobs import curve
 from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune import run as finish
-from qkv.jobs.finetune.model import load_run_tokenizer, resolve_finetune_settings
-from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs
+from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs, load_run_tokenizer, resolve_finetune_settings
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.plain.folder import draw_unknown
 from qkv.models.plain.network import ReaderSettings
 from qkv.models.word2vec.folder import WordVectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support import labelled_sets as sets
 from tests.support.folders import TOKENS, make_tokenizer
 from tests.support.near import assert_near

@@ -11,8 +11,8 @@ from qkv.jobs.finetune.facts import FinetuneFacts
 from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.tables import ExamplesShown
 from qkv.report.bilingual import phrase
-from qkv.report.confusion import Confusion
 from qkv.report.page import Charts, RunPage, Settings, render_page
+from qkv.report.tables import Confusion
 from qkv.tasks.task import Scored
 from tests.support.finetune_runs import classification, make_run, part_of, shown
 from tests.support.finetune_tasks import EVERY, nothing, regression

@@ -10,7 +10,7 @@ from qkv.jobs.finetune import remarks
 from qkv.jobs.finetune.facts import LengthBin
 from qkv.report.bilingual import Phrase
 from qkv.report.remarks import GOOD, NOTE, WARNING
-from qkv.tasks.names import find_metric, task_words
+from qkv.tasks.table import find_metric, task_words
 from qkv.tasks.task import Scored
 from tests.support.finetune_runs import ERRORS, SEEDS, calibration_facts, part_of, shown
 from tests.support.finetune_tasks import EVERY

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from qkv.errors import InputError
-from qkv.jobs.finetune.model import default_transfer, resolve_finetune_settings
-from qkv.jobs.finetune.settings import FinetuneConfig, default_settings
+from qkv.jobs.finetune.settings import FinetuneConfig, default_settings, default_transfer, resolve_finetune_settings
 from qkv.models.plain.folder import sizes_of_reader
 from qkv.models.plain.network import ReaderConfig
 from qkv.models.word2vec.folder import WordVectors

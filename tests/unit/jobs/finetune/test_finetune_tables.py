@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from qkv.jobs.finetune.facts import CostFacts, LengthBin
 from qkv.jobs.finetune.tables import cost_table, label_table, length_table, score_sections
-from qkv.report.bars import Bar, BarTable, Label
 from qkv.report.bilingual import Phrase, phrase
-from qkv.tasks.names import task_words
+from qkv.report.tables import Bar, BarTable, Label
+from qkv.tasks.table import task_words
 from qkv.tasks.task import LabelScore, Scored
 from tests.support.finetune_runs import COST, classification
 from tests.support.finetune_tasks import choice, nothing, regression

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from qkv.jobs.finetune.facts import Seeds, choose_best_seed, measure_spread
-from qkv.tasks.names import find_metric
+from qkv.tasks.table import find_metric
 from tests.support.finetune_runs import SEEDS
 from tests.unit.report.test_run_page import checked
 

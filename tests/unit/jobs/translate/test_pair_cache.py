@@ -16,7 +16,7 @@ from qkv.jobs.translate.settings import BitextChoice
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.text.subwords import train_subwords
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support.translation_runs import digit_files, settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")

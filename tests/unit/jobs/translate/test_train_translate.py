@@ -21,7 +21,7 @@ from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.table import open_model
 from qkv.models.transformer.network import Transformer
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support.small_run import Recorder
 from tests.support.translation_runs import digit_files, settings
 

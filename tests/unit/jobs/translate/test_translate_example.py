@@ -11,7 +11,7 @@ from qkv.config import Requested
 from qkv.errors import InputError
 from qkv.jobs.translate.example import example_settings, start_example, write_digit_pairs
 from qkv.jobs.translate.settings import resolve_translation_settings
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 
 
 def test_settings_for_both_models() -> None:

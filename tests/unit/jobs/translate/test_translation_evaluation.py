@@ -10,7 +10,7 @@ from qkv.data.labelled.examples import Place
 from qkv.data.pairs.batching import Languages
 from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
-from qkv.jobs.translate.evaluation import (
+from qkv.jobs.translate.training import (
     SELECTION,
     TranslationEvaluation,
     check_selection,
@@ -55,12 +55,12 @@ def test_of_equal_translations_the_lower_loss_is_the_better(select: str, monkeyp
     monkeypatch.setattr(evaluate, "_translations", lambda model: ["no"] * 4)
     found = {}
     for loss in (3.0, 2.0):
-        monkeypatch.setattr("qkv.jobs.translate.evaluation.evaluate_translation", lambda *_, loss=loss: (loss, 0, 24))
+        monkeypatch.setattr("qkv.jobs.translate.training.evaluate_translation", lambda *_, loss=loss: (loss, 0, 24))
         found[loss] = evaluate(network)
     assert found[2.0][select] == found[3.0][select] and found[2.0][SELECTION] > found[3.0][SELECTION]
     if select == "exact":  # and no loss is worth one translation
         monkeypatch.setattr(evaluate, "_translations", lambda model: ["1 0", "no", "no", "no"])
-        monkeypatch.setattr("qkv.jobs.translate.evaluation.evaluate_translation", lambda *_: (50.0, 0, 24))
+        monkeypatch.setattr("qkv.jobs.translate.training.evaluate_translation", lambda *_: (50.0, 0, 24))
         assert evaluate(network)[SELECTION] > found[2.0][SELECTION]
 
 

@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from qkv.errors import InputError
-from qkv.models.bert.instances import (
+from qkv.models.bert.page import (
     IS_NEXT,
     KEPT,
     MASK,

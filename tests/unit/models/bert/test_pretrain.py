@@ -24,7 +24,7 @@ from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.bert.objective import MaskedAndNextSentence, PretrainingBatches
 from qkv.models.bert.pretrain import PretrainConfig
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support.small_run import Recorder, contents, make_config, make_shards, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")

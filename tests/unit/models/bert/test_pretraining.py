@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from qkv.data.corpus.segments import IS_NEXT, NOT_NEXT, Instances, PairConfig
+from qkv.data.corpus.rows import IS_NEXT, NOT_NEXT, Instances, PairConfig
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import (

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from qkv.data.corpus.running_text import TextConfig
+from qkv.data.corpus.rows import TextConfig
 from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import (
     BothDirections,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qkv.models.elmo.page import elmo_page
+from qkv.models.elmo.pretrain import elmo_page
 from qkv.report.language_model import LanguageModelFacts
 from qkv.report.page import render_page
 

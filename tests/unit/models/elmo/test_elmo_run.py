@@ -18,8 +18,8 @@ from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.family import RECURS
 from qkv.models.folders.own import read_folder
 from qkv.models.table import open_model
-from qkv.train import checkpoint
-from qkv.train.progress import Silent
+from qkv.train import run_folder
+from qkv.train.log import Silent
 from tests.support.small_run import Recorder, configured, contents, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -91,7 +91,7 @@ def test_the_same_text_has_the_same_vectors(finished: Finished) -> None:
     torch.testing.assert_close(read(again, batch), vectors)
     for row, found in zip(rows, batch.rows(vectors), strict=True):
         torch.testing.assert_close(read(first, Batch.of([row])), found)
-    trained = checkpoint.latest_checkpoint(finished.run / "checkpoints", print)
+    trained = run_folder.latest_checkpoint(finished.run / "checkpoints", print)
     assert trained is not None
     assert trained.tensors["model"]["network.scores.table"].equal(folder.tensors["scores.table"])
 
@@ -102,7 +102,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(finished: Finished, tmp_
     config = merge(ElmoTraining(), read_toml(finished.run / "config.toml"), "")
     with pytest.raises(KeyboardInterrupt):
         start(config, run, _Interrupted(killed_at + 1))
-    assert checkpoint.checkpoint_steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
+    assert run_folder.checkpoint_steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
     assert resume(run, Silent()).outcome.started == killed_at
     assert (run / "log.jsonl").read_bytes() == (finished.run / "log.jsonl").read_bytes()
     ours, theirs = (contents(folder / "checkpoints" / "step-00000008") for folder in (run, finished.run))
@@ -123,7 +123,7 @@ class _Interrupted(Silent):
 
 
 def test_the_carried_states_are_in_the_checkpoint(finished: Finished) -> None:
-    saved = checkpoint.latest_checkpoint(finished.run / "checkpoints", print)
+    saved = run_folder.latest_checkpoint(finished.run / "checkpoints", print)
     assert saved is not None
     carried = {name: part for name, part in saved.tensors["model"].items() if name.startswith("carried")}
     assert [tuple(part.shape) for _, part in sorted(carried.items())] == [(4, 6), (4, 10)] * 4
@@ -144,7 +144,7 @@ def test_muon_accumulation_and_no_held_out_text(tmp_path: Path) -> None:
     finished = start(settings(shards, *changes), tmp_path / "run", told)
     assert finished.outcome.finished and finished.evaluation is None
     assert any("prepare the corpus with --hold-out" in message for message in told.messages)
-    saved = checkpoint.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
+    saved = run_folder.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
     assert saved is not None
     momenta = {name.removesuffix(".momentum") for name in saved.tensors["optimizer"] if name.endswith(".momentum")}
     assert len(momenta) == 2 * 2 * 3 + 2 + 1 and "network.characters.highways.0.gate.weight" in momenta

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from qkv.errors import InputError
-from qkv.models.folders.sentence import SentenceFiles, read_sentence, write_sentence
+from qkv.models.folders.fields import SentenceFiles, read_sentence, write_sentence
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:

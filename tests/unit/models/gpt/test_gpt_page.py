@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qkv.models.gpt.page import gpt_page
+from qkv.models.gpt.pretrain import gpt_page
 from qkv.report.language_model import LanguageModelFacts
 from qkv.report.page import render_page
 

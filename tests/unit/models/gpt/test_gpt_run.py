@@ -18,8 +18,8 @@ from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.pretrain import GPTTrainConfig
 from qkv.models.table import open_model
 from qkv.text.tokenizer import Tokenizer
-from qkv.train import checkpoint
-from qkv.train.progress import Silent
+from qkv.train import run_folder
+from qkv.train.log import Silent
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.gpt_folders import load_gpt
 from tests.support.small_run import Recorder, configured, contents, make_shards, make_tokenizer
@@ -79,7 +79,7 @@ def test_the_folder_is_the_model(finished: Finished) -> None:
     assert folder.config.order == finished.run.name and folder.config.max_length == 16
     assert folder.record["steps"] == 8 and folder.record["config"]["model_type"] == "gpt"
     assert folder.end_id == folder.tokenizer.sep_id
-    trained = checkpoint.latest_checkpoint(finished.run / "checkpoints", print)
+    trained = run_folder.latest_checkpoint(finished.run / "checkpoints", print)
     assert trained is not None
     assert all(value.equal(folder.model.state_dict()[name]) for name, value in trained.tensors["model"].items())
 
@@ -102,7 +102,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(finished: Finished, tmp_
     config = merge(GPTTrainConfig(), read_toml(finished.run / "config.toml"), "")
     with pytest.raises(KeyboardInterrupt):
         start(config, run, _Interrupted(killed_at + 1))
-    assert checkpoint.checkpoint_steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
+    assert run_folder.checkpoint_steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
     assert resume(run, Silent()).outcome.started == killed_at
     assert (run / "log.jsonl").read_bytes() == (finished.run / "log.jsonl").read_bytes()
     ours, theirs = (contents(folder / "checkpoints" / "step-00000008") for folder in (run, finished.run))
@@ -152,7 +152,7 @@ def test_folders_that_cannot_be_gone_on_from(finished: Finished, shards: Path, t
 def test_muon_accumulation_and_a_time_budget(shards: Path, tmp_path: Path) -> None:
     changes = ("rows=2", "train.accumulate=2", "train.optimizer=muon", "train.steps=2", "train.lr=0.01")
     start(settings(shards, *changes), tmp_path / "run", Silent())
-    saved = checkpoint.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
+    saved = run_folder.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
     assert saved is not None
     momenta = {name.removesuffix(".momentum") for name in saved.tensors["optimizer"] if name.endswith(".momentum")}
     parts = ("attention.qkv", "attention.out", "feed_forward.up", "feed_forward.down")

@@ -17,14 +17,13 @@ from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
-from qkv.jobs.finetune.model import load_run_tokenizer, resolve_finetune_settings
-from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.settings import FinetuneConfig, load_run_tokenizer, resolve_finetune_settings
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.elmo.network import ElmoVectors
 from qkv.models.family import FEEDS, HAS_TASK, Feeds
 from qkv.models.table import open_model
 from qkv.models.word2vec.folder import WordVectors
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from tests.support import labelled_sets as sets
 from tests.support.below_readers import WORDS, make_elmo, make_nnlm, make_rnnlm, word_tokenizer
 from tests.support.folders import make_folder, make_tokenizer

@@ -11,8 +11,7 @@ from qkv.errors import InputError
 from qkv.models.transformer.decoding import TransformerDecoding
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import precision as precision_module
-from qkv.nn.cpu.int8 import explain_no_int8
-from qkv.nn.cpu.precision import set_precision
+from qkv.nn.cpu.precision import explain_no_int8, set_precision
 from qkv.nn.cpu.speculative import DRAFT_LENGTHS
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate

@@ -12,8 +12,7 @@ from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import precision as precision_module
-from qkv.nn.cpu.int8 import Int8Linear, explain_no_int8
-from qkv.nn.cpu.precision import set_precision
+from qkv.nn.cpu.precision import Int8Linear, explain_no_int8, set_precision
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),

@@ -22,7 +22,7 @@ from qkv.jobs import pretrain as job
 from qkv.models.folders.own import read_folder
 from qkv.models.word2vec.learners import Word2VecConfiguration
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.progress import Silent
+from qkv.train.log import Silent
 from qkv.train.run_folder import read_lines
 from tests.support.small_run import Recorder, configured, contents
 

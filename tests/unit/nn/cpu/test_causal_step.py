@@ -6,8 +6,7 @@ from torch import nn
 
 from qkv.nn.block import FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.cpu.step import make_causal_step
-from qkv.nn.fused import Packed
-from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadSelfAttention, Packed
 from tests.support.folders import randomise
 
 

@@ -13,7 +13,6 @@ from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import int8_step as module
 from qkv.nn.cpu.cache import SourceMemory
 from qkv.nn.cpu.compiler import has_half_precision
-from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.nn.cpu.int8_step import (
     FEW_ROWS,
     Int8Decoder,
@@ -22,7 +21,7 @@ from qkv.nn.cpu.int8_step import (
     find_int8_decoder,
     is_supported,
 )
-from qkv.nn.cpu.precision import set_precision
+from qkv.nn.cpu.precision import explain_no_int8, set_precision
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from qkv.nn.cpu import int8 as module
-from qkv.nn.cpu.int8 import CHUNK, LARGEST, MANY, WIDE, Int8Linear, count_int8_bytes, explain_no_int8, quantise
+from qkv.nn.cpu import precision as module
+from qkv.nn.cpu.precision import CHUNK, LARGEST, MANY, WIDE, Int8Linear, count_int8_bytes, explain_no_int8, quantise
 
 pytestmark = pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8()))
 

@@ -13,10 +13,9 @@ from qkv.data.batch import Batch
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import MaskedAndNextSentence
 from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, is_plain
-from qkv.nn.fused import Packed, attend_packed
 from qkv.nn.gpu import layers
 from qkv.nn.gpu.kernels import Dropout, activation_backward, activation_forward, add_norm_forward
-from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.multihead import MultiHeadSelfAttention, Packed, attend_packed
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")

@@ -11,10 +11,10 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 from qkv.data.batch import Batch
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.block import ACTIVATION_FUNCTIONS
-from qkv.nn.fused import Across, Packed
 from qkv.nn.gpu import layers as fast
 from qkv.nn.gpu import sublayer
 from qkv.nn.gpu.kernels import FUSED_ACTIVATIONS
+from qkv.nn.multihead import Across, Packed
 from tests.unit.nn.gpu.test_fast import DEVICE, ON_GPU, drawn, gradients, leaves, same
 
 TOLERANCE = 1e-3 if ON_GPU else 1e-5  # the matrix units of a GPU round to 10 bits

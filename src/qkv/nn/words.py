@@ -1,12 +1,6 @@
-"""Token vectors from spelling: a character CNN (Kim et al. 2016, as Peters et al. 2018 use it for ELMo).
+"""From words to vectors by their spelling, and from vectors to a score for every word of the vocabulary.
 
-The characters are UTF-8 bytes, so that 256 of them cover every language; 猫 is three. A special byte precedes the first
-and another follows the last. Convolutions of width 1, 2, … read that many bytes; each filter is max-pooled over the
-token; highway layers (Srivastava et al. 2015) and a projection follow.
-
-A window starts at every byte of a token, with zeros past its end, so that padding does not change a token's vector.
-
-Shapes: U tokens, L bytes of the longest with both special bytes, C width of a byte, F filters of all widths, P output.
+Shapes: D width, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -14,6 +8,41 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+
+class WordScores(nn.Module):
+    """x Eᵀ + b. If tied, E is the input embedding, passed by the caller so that it remains one parameter (Press and
+    Wolf 2017); otherwise it is a separate table."""
+
+    def __init__(self, vocabulary: int, width: int, tied: bool = False) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        self.table = None if tied else nn.Parameter(torch.empty(vocabulary, width))
+        if self.table is not None:
+            nn.init.uniform_(self.table, -(width**-0.5), width**-0.5)
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        """(…, D) → (…, V)"""
+        return functional.linear(x, self._table(embedding), self.bias)
+
+    def parts(self, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """E (V, D) and b (V,), for a loss that avoids storing all scores."""
+        return self._table(embedding), self.bias
+
+    def _table(self, embedding: Tensor) -> Tensor:
+        return embedding if self.table is None else self.table
+
+
+# --- Token vectors from spelling: a character CNN (Kim et al. 2016, as Peters et al. 2018 use it for ELMo).
+#
+# The characters are UTF-8 bytes, so that 256 of them cover every language; 猫 is three. A special byte precedes the
+# first and another follows the last. Convolutions of width 1, 2, … read that many bytes; each filter is max-pooled over
+# the token; highway layers (Srivastava et al. 2015) and a projection follow.
+#
+# A window starts at every byte of a token, with zeros past its end, so that padding does not change a token's vector.
+#
+# Shapes: U tokens, L bytes of the longest with both special bytes, C width of a byte, F filters of all widths, P
+# output.
 
 PADDING_BYTE, BEGIN_BYTE, END_BYTE = 256, 257, 258  # after the bytes
 
