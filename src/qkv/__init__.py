@@ -53,6 +53,7 @@ _FORMER = {
     "qkv.interop.gpt2": "qkv.models.gpt.folder",
     "qkv.interop.hf": "qkv.models.bert.folder",
     "qkv.models.decoding": "qkv.search.decoding",
+    "qkv.nn.fused": "qkv.nn.multihead",
     "qkv.nn.recurrent_fused": "qkv.nn.recurrent_stack",
     "qkv.nn.timeline": "qkv.nn.recurrent",
     "qkv.objectives.causal": "qkv.models.gpt.objective",
