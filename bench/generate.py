@@ -47,8 +47,8 @@ from qkv.models.gpt.dialects import read_gpt_config as config_of
 from qkv.models.gpt.network import GPT
 from qkv.models.table import open_model
 from qkv.nn.cpu.precision import explain_no_int8, set_precision
+from qkv.search.beam import generate
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 
 BASE: dict[str, Any] = {"vocab_size": 50_257, "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1_024}
 TINY: dict[str, Any] = {"vocab_size": 99, "n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 128}

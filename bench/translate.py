@@ -43,8 +43,8 @@ from transformers.utils import logging
 from qkv.data.batch import Batch
 from qkv.models.transformer.marian import Marian, load_marian
 from qkv.nn.cpu.precision import explain_no_int8, set_precision
+from qkv.search.beam import generate
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 
 BASE: dict[str, Any] = {"vocab_size": 58_101, "layers": 6, "d_model": 512, "heads": 8, "ffn_dim": 2_048}
 SIDES = ("transformers", "qkv", "qkv drafted", "qkv int8")

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from qkv.data.batch import Batch
 from qkv.models.transformer.marian import load_marian
+from qkv.search.beam import generate
 from qkv.search.decoding import Stepped
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
-from qkv.search.stream import filtered
+from qkv.search.sampling import filtered
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

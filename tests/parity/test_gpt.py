@@ -15,8 +15,8 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
+from qkv.search.beam import generate
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 from tests.support.folders import TOKENS, make_tokenizer, randomise
 from tests.support.gpt_folders import load_gpt
 

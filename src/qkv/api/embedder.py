@@ -3,7 +3,7 @@
 Texts are split into windows, and tokens pooled to one vector per text, or returned. Pooling "mean" averages the tokens,
 with [CLS] and [SEP] as in sentence-transformers (without them for models without a task head; for word vectors only
 tokens that have a vector); "cls" takes the vector of [CLS]. Each token counts in the window where it is further from an
-edge (data/batching.py). Layer 0 are the embeddings; the default is the last layer, or ELMo's mean of all layers.
+edge (data/windows.py). Layer 0 are the embeddings; the default is the last layer, or ELMo's mean of all layers.
 
 `n_tokens` counts the tokens of a result, `n_windows` its windows.
 
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Rows, chunks, plan_batches
+from qkv.data.batch import Batch, chunks, plan_batches
+from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
 

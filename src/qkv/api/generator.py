@@ -23,16 +23,15 @@ from typing import Any
 import torch
 
 from qkv.api.model import DTYPES
-from qkv.data.batch import Batch
-from qkv.data.batching import chunks
+from qkv.data.batch import Batch, chunks
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import WRITES, Loading
 from qkv.models.folders.hub import locate
 from qkv.models.table import open_model
+from qkv.search.beam import generate
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
-from qkv.search.stream import GrowingText, decode_continuation, stream_tokens
+from qkv.search.sampling import GrowingText, decode_continuation, stream_tokens
 from qkv.train.device import device_named, use_threads
 from qkv.train.run_folder import model_folder
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qkv.data.batching import chunks
+from qkv.data.batch import chunks
 from qkv.errors import InputError
 from qkv.models.family import TRANSLATES, Loading, Translates
 from qkv.models.folders.hub import locate

@@ -1,4 +1,4 @@
-"""`Batch`: the interface between text and tensors.
+"""`Batch`, the interface between text and tensors; and which rows make a batch (`Epochs`, `plan_batches`).
 
 A batch is packed: the tokens of all its rows are concatenated in one vector, and `lengths` has the length of each row.
 There is no padding, so nothing is computed for padding. Data builds batches, models read `inputs()`, objectives and
@@ -7,6 +7,9 @@ than the model) lead back to the user's text.
 
 Row r is ids[offsets[r] : offsets[r + 1]]. A padded view of the same rows exists for export and for attention maps;
 `pad` and `unpad` convert any values between the two.
+
+Batches have rows of similar length (attention on a CPU runs in groups of equal length) and as many as fit
+`tokens_per_batch`.
 
 >>> batch = Batch.of([[101, 7, 102], [101, 8, 9, 102]], examples=[0, 1])
 >>> batch.ids.tolist(), batch.offsets.tolist(), batch.positions.tolist()
@@ -17,9 +20,11 @@ Row r is ids[offsets[r] : offsets[r + 1]]. A padded view of the same rows exists
 Shapes: N tokens of all rows together, R rows, B = R rows of a padded view, T tokens of its longest row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from threading import Lock, Thread
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -264,3 +269,90 @@ def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
     steps[0] = starts[0]
     steps[ends[:-1]] = starts[1:] - starts[:-1] - lengths[:-1] + 1
     return np.cumsum(steps, out=steps)
+
+
+_KEPT = 2  # batches of two epochs are built at the same time when an epoch ends
+
+
+_T = TypeVar("_T")
+
+
+class Epochs(Generic[_T]):
+    """Cache of epochs, each drawn once even if several threads need it; `draw` is a pure function of the number.
+
+    >>> epochs = Epochs(lambda number: [number] * 3)
+    >>> epochs(1), epochs(1) is epochs(1)
+    ([1, 1, 1], True)
+    """
+
+    def __init__(self, draw: Callable[[int], _T]) -> None:
+        self.draw = draw
+        self._lock = Lock()
+        self._drawn: dict[int, Future[_T]] = {}  # least recently used first
+
+    def __call__(self, number: int) -> _T:
+        with self._lock:
+            drawn = self._drawn.pop(number, None)
+            found = drawn if drawn is not None else Future()
+            self._drawn[number] = found
+            for old in list(self._drawn)[:-_KEPT]:
+                del self._drawn[old]
+        if drawn is None:
+            try:
+                found.set_result(self.draw(number))
+            except BaseException as error:
+                found.set_exception(error)
+                with self._lock:
+                    self._drawn.pop(number, None)
+        return found.result()
+
+    def begin(self, number: int) -> None:
+        """Start to draw an epoch in the background, since that takes seconds on a large corpus."""
+        with self._lock:
+            wanted = number not in self._drawn
+        if wanted:
+            # a daemon: the process need not wait for it at exit
+            Thread(target=self, args=(number,), name="qkv-epoch", daemon=True).start()
+
+
+Integers = NDArray[np.int64]
+
+
+def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integers]:
+    """Which rows go together: sorted by length, longest first, as many as fit the budget (at least one).
+
+    Longest first, so that a batch too large for memory fails at once and not at the end. Rows of equal length keep
+    their order: the plan is a pure function of the lengths.
+
+    >>> [rows.tolist() for rows in plan_batches([2, 9, 3, 3], tokens_per_batch=8)]
+    [[1], [2, 3, 0]]
+    """
+    sizes = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-sizes, kind="stable")
+    reach = np.cumsum(sizes[order])  # (R,) tokens up to and including this row
+    batches, begin, before = [], 0, 0
+    while begin < len(order):
+        end = max(int(np.searchsorted(reach, before + tokens_per_batch, side="right")), begin + 1)
+        batches.append(order[begin:end])
+        begin, before = end, int(reach[end - 1])
+    return batches
+
+
+Item = TypeVar("Item")
+
+
+def chunks(items: Iterable[Item], size: int, weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Yield lists of at most `size` items that end when their total weight reaches `most`, to bound memory.
+
+    >>> list(chunks(["a", "b", "c", "long", "d"], size=2, weight=len, most=4))
+    [['a', 'b'], ['c', 'long'], ['d']]
+    """
+    chunk, total = [], 0
+    for item in items:
+        chunk.append(item)
+        total += weight(item)
+        if len(chunk) == size or total >= most:
+            yield chunk
+            chunk, total = [], 0
+    if chunk:
+        yield chunk

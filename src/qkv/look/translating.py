@@ -34,9 +34,9 @@ from qkv.errors import InputError
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.report.attention import Token
+from qkv.search.beam import generate
 from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis, Stepped
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 from qkv.tasks.translate import source_spans, target_spans, translate_batch
 from qkv.text.alignment import align, word_attention
 from qkv.text.sentencepiece import MarianTokenizer

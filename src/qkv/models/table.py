@@ -110,8 +110,8 @@ _PRETRAININGS = {
     "bert": "qkv.models.bert.pretrain:PRETRAINING_BERT",
     "word2vec": "qkv.models.word2vec.pretrain:PRETRAINING_WORD2VEC",
     "elmo": "qkv.models.elmo.pretrain:PRETRAINING_ELMO",
-    "nnlm": "qkv.models.language_model:PRETRAINING_NNLM",
-    "rnnlm": "qkv.models.language_model:PRETRAINING_RNNLM",
+    "nnlm": "qkv.models.nnlm.pretrain:PRETRAINING_NNLM",
+    "rnnlm": "qkv.models.nnlm.pretrain:PRETRAINING_RNNLM",
     "gpt": "qkv.models.gpt.pretrain:PRETRAINING_GPT",
 }
 """How each is trained, as a `Pretraining` (models/pretraining.py): its module and its name there."""

@@ -7,7 +7,7 @@ compared by
     score(Y, X) = log P(Y | X) / lp(Y) + cp(X, Y)
     lp(Y) = |Y|^α  or, as in GNMT (Wu et al. 2016, equation 14), ((5 + |Y|) / 6)^α
 
-where |Y| includes the end token and cp is the coverage penalty of search.py.
+where |Y| includes the end token and cp is the coverage penalty of beam.py.
 
 Shapes: N, M tokens of all source and target rows, R sources, Q rows (hypotheses of all sources), S tokens of the
 longest source, D width, V vocabulary.

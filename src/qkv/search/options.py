@@ -56,7 +56,7 @@ class GenerateConfig:
     length_penalty: float = 1.0  # α: log P is divided by length ** α; 0: no penalty; larger values favour long texts
     length_formula: str = "power"  # or "gnmt": divided by ((5 + length) / 6) ** α, as in the Transformer's paper
     coverage_penalty: float = 0.0  # β of GNMT (equation 14): penalises source tokens without attention
-    stopping: str = "estimate"  # of beam search; see search.py
+    stopping: str = "estimate"  # of beam search; see beam.py
     renormalise: bool = False  # renormalise probabilities over the allowed tokens, as OPUS-MT expects
     # repetition
     repetition_penalty: float = 1.0  # above 1: lowers the scores of tokens generated before

@@ -33,8 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Integers, plan_batches
+from qkv.data.batch import Batch, Integers, plan_batches, ranges
 from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.answers import SCORERS

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Integers, Windowed, chunks, room_beside
+from qkv.data.batch import Batch, Integers, chunks
 from qkv.data.labelled.examples import NO_PLACE, AnswerExample, Fault, Place
+from qkv.data.windows import Windowed, room_beside
 from qkv.errors import InputError
 from qkv.text.tokenizer import Marks, Tokenizer
 

@@ -27,9 +27,9 @@ from torch import nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Integers, Windowed, cut_windows
+from qkv.data.batch import Batch, Integers, ranges
 from qkv.data.labelled.examples import ChoiceExample, Fault
+from qkv.data.windows import Windowed, cut_windows
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
 from qkv.tasks.answer_features import check_room, name_place

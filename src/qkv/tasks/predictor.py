@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Integers, chunks, plan_batches
+from qkv.data.batch import Batch, Integers, chunks, plan_batches, ranges
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file

@@ -31,8 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import IGNORE, Batch
-from qkv.data.batching import Integers
+from qkv.data.batch import IGNORE, Batch, Integers
 from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.entities import EntityCounts

@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import IGNORE, Batch, ranges
-from qkv.data.batching import Integers, Windowed
+from qkv.data.batch import IGNORE, Batch, Integers, ranges
 from qkv.data.labelled.examples import Fault, TagExample
+from qkv.data.windows import Windowed
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CONTINUES
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Integers, Windowed
+from qkv.data.batch import Batch, Integers
 from qkv.data.labelled.examples import Example, Fault
+from qkv.data.windows import Windowed
 from qkv.errors import InputError
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer

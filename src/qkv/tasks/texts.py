@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qkv.data.batch import Batch
-from qkv.data.batching import BothOrders, Integers, Windowed, merge_windows
+from qkv.data.batch import Batch, Integers
 from qkv.data.labelled.examples import Fault, TextExample
+from qkv.data.windows import BothOrders, Windowed, merge_windows
 from qkv.errors import InputError, did_you_mean
 from qkv.tasks.task import Calibration, Scores, ShownPart, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel

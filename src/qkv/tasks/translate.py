@@ -15,16 +15,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch
-from qkv.data.batching import plan_batches
+from qkv.data.batch import Batch, plan_batches
 from qkv.data.pairs.batching import Coder, Languages
 from qkv.errors import InputError
 from qkv.metrics import translation as scores
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.network import Transformer
+from qkv.search.beam import generate
 from qkv.search.decoding import EncoderDecoder, Hypothesis
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 from qkv.text.wordpiece import CONTINUES
 
 TranslationNetwork = Transformer | Seq2Seq

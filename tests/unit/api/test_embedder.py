@@ -10,7 +10,7 @@ import qkv
 from qkv.api.embedder import is_of_text, keep_counted
 from qkv.api.model import Model
 from qkv.data.batch import Batch
-from qkv.data.batching import cut_windows
+from qkv.data.windows import cut_windows
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
 from tests.support.folders import make_folder

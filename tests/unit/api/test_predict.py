@@ -14,7 +14,7 @@ import torch
 import qkv
 from qkv.api.model import Model
 from qkv.data.batch import Batch
-from qkv.data.batching import cut_windows
+from qkv.data.windows import cut_windows
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertConfig

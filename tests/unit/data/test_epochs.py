@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from qkv.data.batching import Epochs
+from qkv.data.batch import Epochs
 
 
 def test_threads_share_one_drawing() -> None:

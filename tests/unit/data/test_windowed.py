@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.batching import BothOrders, Windowed, merge_windows, room_beside
+from qkv.data.windows import BothOrders, Windowed, merge_windows, room_beside
 from qkv.text.tokenizer import Marks
 
 CLS, SEP = 101, 102

@@ -17,7 +17,7 @@ from qkv.jobs.pretrain import make_lifecycle, read_model_name
 from qkv.models.bert.pretrain import PretrainConfig
 from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.gpt.pretrain import GPTTrainConfig
-from qkv.models.language_model import LanguageModelConfig
+from qkv.models.nnlm.pretrain import LanguageModelConfig
 from qkv.models.pretraining import Pretraining
 from qkv.models.table import PRETRAINED
 from qkv.models.word2vec.learners import Word2VecConfiguration

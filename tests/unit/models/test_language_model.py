@@ -10,15 +10,11 @@ from qkv.config import merge, read_toml
 from qkv.errors import InputError
 from qkv.jobs.lifecycle import Finished
 from qkv.jobs.pretrain import read_model_name, resume, start
-from qkv.models import language_model
 from qkv.models.family import RECURS, SHOWS_LAYERS
 from qkv.models.folders.own import read_folder
-from qkv.models.language_model import (
-    Carrying,
-    CarryingTrainer,
-    LanguageModelConfig,
-)
+from qkv.models.nnlm import pretrain
 from qkv.models.nnlm.network import NNLM
+from qkv.models.nnlm.pretrain import Carrying, CarryingTrainer, LanguageModelConfig
 from qkv.models.rnnlm.network import RNNLM
 from qkv.models.table import open_model
 from qkv.train import run_folder
@@ -128,7 +124,7 @@ def test_the_carried_state_is_in_the_checkpoint_and_matters(shards: Path, tmp_pa
 
 def test_a_budget_leaves_no_state_behind(shards: Path, tmp_path: Path) -> None:
     config = settings("rnnlm", shards, "train.minutes=0.001")
-    trainer = language_model._trainer(config, tmp_path, Silent(), begins=True)
+    trainer = pretrain._trainer(config, tmp_path, Silent(), begins=True)
     assert isinstance(trainer, CarryingTrainer) and isinstance(trainer.job.model, Carrying)
     before = {name: value.clone() for name, value in trainer.trained().items()}
     assert trainer.steps_in(0.001) >= 1

@@ -4,7 +4,7 @@ import pytest
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
-from qkv.models.language_model import LanguageModelConfig
+from qkv.models.nnlm.pretrain import LanguageModelConfig
 from tests.support.small_run import configured
 
 

@@ -7,8 +7,8 @@ from torch.nn import functional
 
 from qkv.data.batch import Batch
 from qkv.data.corpus.rows import StreamBatches, TextConfig, WindowBatches
-from qkv.models.language_model import Carrying, NextToken, evaluate_next_token, next_token_flops
 from qkv.models.nnlm.network import NNLM, NNLMConfig
+from qkv.models.nnlm.pretrain import Carrying, NextToken, evaluate_next_token, next_token_flops
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from tests.support.corpus import Ids, MemoryCorpus
 

@@ -5,8 +5,8 @@ import torch
 
 from qkv.data.corpus.rows import TextConfig
 from qkv.data.corpus.shards import Shards
-from qkv.models.language_model import Carrying, NextTokenEvaluation
 from qkv.models.nnlm.network import NNLM, NNLMConfig
+from qkv.models.nnlm.pretrain import Carrying, NextTokenEvaluation
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from tests.support.small_run import make_shards
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
+from qkv.search.beam import generate
 from qkv.search.decoding import Stepped, close_ranks, keep_places
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 from tests.support.babbler import BEGIN, END, Babbler, Remembered, ranked
 
 pytestmark = pytest.mark.usefixtures("one_thread")

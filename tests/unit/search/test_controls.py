@@ -5,9 +5,9 @@ import importlib
 import pytest
 import torch
 
+from qkv.search.beam import generate
 from qkv.search.decoding import compute_log_totals, find_largest
 from qkv.search.options import Controls, GenerateConfig, forbid_repeats, penalise
-from qkv.search.search import generate
 from tests.support.babbler import END, Babbler
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from qkv.search import stream
-from qkv.search.stream import REPLACEMENT, GrowingText, decode_continuation
+from qkv.search import sampling
+from qkv.search.sampling import REPLACEMENT, GrowingText, decode_continuation
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.folders import make_tokenizer
@@ -25,8 +25,8 @@ def tokenizers() -> list[Tokenizer]:
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("text", TEXTS)
 def test_pieces_add_up_to_the_text(number: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MOST_DECODED", 6)  # so that what was shown is let go of in between
-    monkeypatch.setattr(stream, "CONTEXT", 3)
+    monkeypatch.setattr(sampling, "MOST_DECODED", 6)  # so that what was shown is let go of in between
+    monkeypatch.setattr(sampling, "CONTEXT", 3)
     tokenizer = tokenizers()[number]
     ids = tokenizer.encode_ids([text])[0]
     for cut in range(len(ids) - 1):
@@ -58,4 +58,4 @@ def test_only_some_tokens_are_decoded_each_time() -> None:
 
     growing = GrowingText(decode)
     assert "".join(growing.add(1) for _ in range(1_000)) == "x" * 1_000
-    assert longest <= stream.MOST_DECODED + 1
+    assert longest <= sampling.MOST_DECODED + 1

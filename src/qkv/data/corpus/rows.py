@@ -26,8 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Epochs, Integers
+from qkv.data.batch import Batch, Epochs, Integers
 from qkv.errors import InputError, did_you_mean
 
 IS_NEXT, NOT_NEXT = 0, 1

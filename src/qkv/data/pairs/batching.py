@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Integers, chunks
+from qkv.data.batch import Batch, Integers, chunks
 from qkv.data.pairs.files import Pair
 from qkv.text.tokenizer import Encoded, Tokenizer
 

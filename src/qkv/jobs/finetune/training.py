@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Epochs, Integers
+from qkv.data.batch import Batch, Epochs, Integers
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData
 from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs, is_scratch, resolve_transfer

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Epochs
+from qkv.data.batch import Batch, Epochs, ranges
 from qkv.data.corpus.rows import Boundaries, Instances, PairConfig, instances
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads

@@ -36,8 +36,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Epochs, Integers
+from qkv.data.batch import Batch, Epochs, Integers
 from qkv.data.corpus.rows import Shuffled, StreamBatches
 from qkv.models.elmo.network import Elmo
 from qkv.nn.gpu.layers import word_loss

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.config import JobSettings, Requested
-from qkv.data.batching import Integers
+from qkv.data.batch import Integers
 from qkv.data.corpus.rows import SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
 from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
@@ -32,7 +32,7 @@ from qkv.models.elmo.objective import (
     evaluate_both_directions,
 )
 from qkv.models.folders.own import save_folder
-from qkv.models.language_model import LEAST, collect_page_facts, row_sizes
+from qkv.models.nnlm.pretrain import LEAST, collect_page_facts, row_sizes
 from qkv.models.pretraining import Pretraining, check_own, make_record, no_init, open_corpus
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM

@@ -26,8 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Epochs
+from qkv.data.batch import Batch, Epochs, ranges
 from qkv.data.corpus.rows import Boundaries
 from qkv.errors import InputError
 from qkv.models.gpt.network import GPT

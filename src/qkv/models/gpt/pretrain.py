@@ -34,7 +34,7 @@ from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.language_model import collect_page_facts, row_sizes
+from qkv.models.nnlm.pretrain import collect_page_facts, row_sizes
 from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
@@ -42,9 +42,9 @@ from qkv.report.bilingual import Phrase, Words, safe, spans
 from qkv.report.language_model import EVALUATION, LanguageModelFacts, language_model_page
 from qkv.report.page import Figure, RunPage
 from qkv.report.run_log import RunLog, choose_evaluations, read_run
+from qkv.search.beam import generate
 from qkv.search.options import SAMPLING_DEFAULTS, GenerateConfig
-from qkv.search.search import generate
-from qkv.search.stream import decode_continuation
+from qkv.search.sampling import decode_continuation
 from qkv.text.backend import ENDS_WORD
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CONTINUES

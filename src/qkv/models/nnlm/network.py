@@ -7,7 +7,7 @@ gives a score to every word of the vocabulary (§2, equation 1):
     y = b + W x + U tanh(d + H x)      with direct connections
 
 The table C is what word2vec later kept and everything since begins with. Words further back than the context do not
-exist for this model. What is predicted and the loss over a corpus belong to models/language_model.py.
+exist for this model. What is predicted and the loss over a corpus belong to models/nnlm/pretrain.py.
 
 Shapes: N tokens of all rows, n words of context, D width of a word, H hidden width, V vocabulary.
 """

@@ -5,7 +5,7 @@ next. What was read long ago is still there, as far as the cell keeps it: the st
 the next piece goes on from, and the gradient stops between the two (truncated back-propagation through time). Dropout
 is between layers only, as by Zaremba et al. (2014), whose sizes are the presets.
 
-The network returns its state and keeps none; models/language_model.py carries it.
+The network returns its state and keeps none; models/nnlm/pretrain.py carries it.
 
 Shapes: R rows, N tokens of all rows, D width of a word, P width of the last layer's output, V vocabulary.
 """

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.data.batch import Batch
-from qkv.data.batching import Integers, Windowed
+from qkv.data.batch import Batch, Integers
 from qkv.data.labelled.examples import Fault
+from qkv.data.windows import Windowed
 from qkv.jobs.finetune.training import TrainingBatches, even_cuts
 from qkv.text.tokenizer import Marks
 

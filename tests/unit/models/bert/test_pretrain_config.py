@@ -13,7 +13,7 @@ from qkv.models.bert.network import PRESETS
 from qkv.models.bert.pretrain import ModelChoice, PretrainConfig
 from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.gpt.pretrain import GPTTrainConfig
-from qkv.models.language_model import LanguageModelConfig
+from qkv.models.nnlm.pretrain import LanguageModelConfig
 from qkv.models.word2vec.learners import Word2VecConfiguration
 from tests.conftest import ROOT
 from tests.support.small_run import configured

@@ -13,8 +13,8 @@ from qkv.errors import InputError
 from qkv.models.bert.network import PRESETS as BERTS
 from qkv.models.gpt.network import GPT, PRESETS, GPTConfig, positions_of
 from qkv.nn.cpu.precision import explain_no_int8, set_precision
+from qkv.search.beam import generate
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 from tests.support.folders import randomise
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -12,9 +12,9 @@ from qkv.nn.recurrent import CELLS
 from qkv.nn.recurrent_decoder import AttentionDecoder
 from qkv.nn.recurrent_stack import Bidirectional
 from qkv.nn.source_attention import AdditiveScore, BilinearScore
+from qkv.search.beam import generate
 from qkv.search.decoding import EncoderDecoder
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 from tests.support.recurrent_cells import by_hand
 
 pytestmark = pytest.mark.usefixtures("one_thread")

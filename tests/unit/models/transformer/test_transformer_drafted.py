@@ -13,8 +13,8 @@ from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import precision as precision_module
 from qkv.nn.cpu.precision import explain_no_int8, set_precision
 from qkv.nn.cpu.speculative import DRAFT_LENGTHS
+from qkv.search.beam import generate
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from qkv.data.batching import Rows, chunks, cut_windows, plan_batches
+from qkv.data.batch import chunks, plan_batches
+from qkv.data.windows import Rows, cut_windows
 
 CLS, SEP = 101, 102
 

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 import torch
 
+from qkv.search.beam import generate
 from qkv.search.options import GenerateConfig
-from qkv.search.search import generate
-from qkv.search.stream import filtered, pick_tokens, stream_tokens
+from qkv.search.sampling import filtered, pick_tokens, stream_tokens
 from tests.support.babbler import BEGIN, END, Babbler
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,4 +1,4 @@
-"""From token ids to batches: epochs drawn once, windows of long texts, rows sorted by length, packed to a token budget.
+"""Rows of tokens for a model: texts and text pairs with their special tokens, long ones as overlapping windows.
 
 Texts are never truncated: a text longer than the model becomes several windows of equal length that overlap, so that a
 token near the edge of one window has context in the next. Every token is *counted* in exactly one window, the one where
@@ -16,73 +16,22 @@ into windows and the other is repeated in each:
     keep "shorter"   the shorter side is whole, if it leaves the other at least half of the room; two long texts are
                      split into the same number of windows, and the k-th windows go together
 
-Batches have rows of similar length (attention on a CPU runs in groups of equal length) and as many as fit
-`tokens_per_batch`. Everything works on flat arrays, without a Python loop over tokens. A window may begin inside a word
-(at a ## subword).
+Everything works on flat arrays, without a Python loop over tokens. A window may begin inside a word (at a ## subword).
 
 Shapes: E examples (texts), R rows (windows), N tokens of a batch, C tokens of all examples.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from threading import Lock, Thread
-from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.data.batch import Batch, ranges
+from qkv.data.batch import Batch, Integers, ranges
 from qkv.text.tokenizer import Marks
-
-_T = TypeVar("_T")
-
-_KEPT = 2  # batches of two epochs are built at the same time when an epoch ends
-
-
-class Epochs(Generic[_T]):
-    """Cache of epochs, each drawn once even if several threads need it; `draw` is a pure function of the number.
-
-    >>> epochs = Epochs(lambda number: [number] * 3)
-    >>> epochs(1), epochs(1) is epochs(1)
-    ([1, 1, 1], True)
-    """
-
-    def __init__(self, draw: Callable[[int], _T]) -> None:
-        self.draw = draw
-        self._lock = Lock()
-        self._drawn: dict[int, Future[_T]] = {}  # least recently used first
-
-    def __call__(self, number: int) -> _T:
-        with self._lock:
-            drawn = self._drawn.pop(number, None)
-            found = drawn if drawn is not None else Future()
-            self._drawn[number] = found
-            for old in list(self._drawn)[:-_KEPT]:
-                del self._drawn[old]
-        if drawn is None:
-            try:
-                found.set_result(self.draw(number))
-            except BaseException as error:
-                found.set_exception(error)
-                with self._lock:
-                    self._drawn.pop(number, None)
-        return found.result()
-
-    def begin(self, number: int) -> None:
-        """Start to draw an epoch in the background, since that takes seconds on a large corpus."""
-        with self._lock:
-            wanted = number not in self._drawn
-        if wanted:
-            # a daemon: the process need not wait for it at exit
-            Thread(target=self, args=(number,), name="qkv-epoch", daemon=True).start()
-
-
-Integers = NDArray[np.int64]
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -127,26 +76,6 @@ def cut_windows(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _
     counted_starts[1:][same] = middle[same]
     counted_ends[:-1][same] = middle[same]
     return _Windows(examples, windows, starts, ends, counted_starts, counted_ends)
-
-
-def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integers]:
-    """Which rows go together: sorted by length, longest first, as many as fit the budget (at least one).
-
-    Longest first, so that a batch too large for memory fails at once and not at the end. Rows of equal length keep
-    their order: the plan is a pure function of the lengths.
-
-    >>> [rows.tolist() for rows in plan_batches([2, 9, 3, 3], tokens_per_batch=8)]
-    [[1], [2, 3, 0]]
-    """
-    sizes = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(-sizes, kind="stable")
-    reach = np.cumsum(sizes[order])  # (R,) tokens up to and including this row
-    batches, begin, before = [], 0, 0
-    while begin < len(order):
-        end = max(int(np.searchsorted(reach, before + tokens_per_batch, side="right")), begin + 1)
-        batches.append(order[begin:end])
-        begin, before = end, int(reach[end - 1])
-    return batches
 
 
 class Rows:
@@ -209,23 +138,6 @@ class Rows:
     def counts(self) -> Integers:
         """(R,) number of counted tokens of each row."""
         return self.counted_ends - self.counted_starts
-
-
-def chunks(items: Iterable[Item], size: int, weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Yield lists of at most `size` items that end when their total weight reaches `most`, to bound memory.
-
-    >>> list(chunks(["a", "b", "c", "long", "d"], size=2, weight=len, most=4))
-    [['a', 'b'], ['c', 'long'], ['d']]
-    """
-    chunk, total = [], 0
-    for item in items:
-        chunk.append(item)
-        total += weight(item)
-        if len(chunk) == size or total >= most:
-            yield chunk
-            chunk, total = [], 0
-    if chunk:
-        yield chunk
 
 
 @dataclass(frozen=True)

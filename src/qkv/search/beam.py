@@ -24,7 +24,7 @@ The coverage penalty of GNMT (Wu et al. 2016, equation 14) counts against texts 
 
 It is added when a text has ended, since a partial text may still cover the rest.
 
-Not here: sampling and streaming (stream.py); encoding sources and decoding tokens.
+Not here: sampling and streaming (sampling.py); encoding sources and decoding tokens.
 
 Shapes: R sources still searched, k beams, Q = R · k rows, V vocabulary, S tokens of the longest source.
 """
@@ -49,7 +49,7 @@ from qkv.search.decoding import (
     normalise_score,
 )
 from qkv.search.options import Controls, GenerateConfig
-from qkv.search.stream import WrittenToken, check_value, run_step, stream_tokens
+from qkv.search.sampling import WrittenToken, check_value, run_step, stream_tokens
 
 NO_ATTENTION = "coverage_penalty needs a network with attention to its source; this one has none."
 FLOOR = 1e-6
