@@ -22,7 +22,6 @@ def curve_facts(
         "all-MiniLM-L6-v2",
         "full",
         "accuracy",
-        "intents.csv",
         sizes[-1],
         240,
         points,

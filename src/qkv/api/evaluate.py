@@ -26,8 +26,7 @@ from qkv.files import replaced_file, sha256_of
 from qkv.jobs.finetune.evaluate import evaluate_examples
 from qkv.jobs.finetune.run import scored_dict
 from qkv.jobs.translate.data import LOOKED_AT, detect_languages
-from qkv.jobs.translate.training import PairEvaluation, find_untranslatable
-from qkv.jobs.translate.training import translate_and_score as judged_of_translation_evaluation
+from qkv.jobs.translate.training import PairEvaluation, find_untranslatable, translate_pairs
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
 from qkv.search.options import GenerateConfig
@@ -238,7 +237,7 @@ def _answered(
     config = translator.decoding if decoding is None else decoding(translator)
     if config.sample:
         raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
-    found = judged_of_translation_evaluation(
+    found = translate_pairs(
         translator.network, translator.languages, pairs, config, translator.max_length, progress=progress
     )
     return config, found

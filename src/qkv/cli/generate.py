@@ -175,7 +175,7 @@ def generate_texts(
 
 
 def resolve_generation(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
-    """Resolve the decoding options: sampling with the defaults of CHANCE, unless options say otherwise.
+    """Resolve the decoding options: sampling with the defaults of SAMPLING_DEFAULTS, unless options say otherwise.
 
     >>> resolve_generation({}, False).top_k, resolve_generation({"top_p": 0.9}, False).top_k
     (40, None)

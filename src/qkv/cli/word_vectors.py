@@ -115,7 +115,6 @@ def similar(
         print_table(["cosine", "", f"neighbours of {word}"], rows, right=(0,))
 
 
-_USUAL = Path("../shared/data")
 _LEAST = 0.01
 """Minimum coverage of a test set to be shown: a few English words in Chinese vectors give no meaningful score."""
 
@@ -153,8 +152,7 @@ def evaluate_vectors(
     """
     if most < 1:
         raise InputError(f"--most is {most}; it must be at least 1.")
-    places = data or ([_USUAL] if _USUAL.is_dir() else [])
-    if not places:
+    if not data:
         raise InputError(
             "Give the test sets: --data FOLDER or --data FILE, or set QKV_DATA. Files of analogies (such as "
             "Google's questions-words.txt) or of rated pairs (such as WordSim-353) work; docs/word2vec.md lists where "
@@ -165,7 +163,7 @@ def evaluate_vectors(
     from qkv.models.word2vec.folder import check_method
 
     check_method(method)
-    tests = find_tests(places)
+    tests = find_tests(data)
     vectors = load_named_vectors(model)
     scores: list[AnalogyScore | PairScore] = []
     for test in tests:

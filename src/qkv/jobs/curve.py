@@ -60,7 +60,6 @@ class CurveFacts:
     model: str
     transfer: str
     main: str  # the metric
-    source: str  # the training file
     available: int  # its labelled examples
     dev_examples: int
     points: tuple[tuple[int, tuple[float, ...]], ...]  # size, a score for every draw; sizes ascending
@@ -477,7 +476,7 @@ def _rows_of(plan: CurvePlan, chosen: Integers) -> Integers:
 
 
 def estimate_steps(plan: CurvePlan, n: int) -> int:
-    """About how many steps a point of this size takes: the rule of `settled`, for examples of middling length."""
+    """Estimate the steps of a point of this size by the rule of `resolve_data_defaults`."""
     config, tokens = plan.config.finetune, plan.prepared.train.unit_tokens
     units = max(1, round(n / len(plan.prepared.data.train.examples) * len(tokens)))
     per_step = config.tokens_per_step or max(8, round(float(tokens.mean()) * config.texts_per_step))
@@ -585,7 +584,6 @@ def _collect_facts(plan: CurvePlan, out: Path) -> CurveFacts:
         model=prepared.opened.path.resolve().name,
         transfer=config.transfer,
         main=prepared.task.main,
-        source=Path(prepared.data.train.source).name,
         available=len(prepared.data.train.examples),
         dev_examples=len(prepared.data.dev.examples),
         points=tuple((n, tuple(scores)) for n, scores in found.items()),

@@ -133,12 +133,6 @@ class Asked:
             return None
         return self.number(name, low, high)
 
-    def flag(self, name: str, default: bool = False) -> bool:
-        if self._fields.get(name) is None:
-            self._read.add(name)
-            return default
-        return bool(self._of(name, bool, "true or false"))
-
     def choice(self, name: str, options: Sequence[str], default: str | None = None) -> str:
         if default is not None and self._fields.get(name) is None:
             self._read.add(name)

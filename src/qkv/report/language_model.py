@@ -115,10 +115,10 @@ def _sections(log: RunLog, facts: LanguageModelFacts) -> Iterator[Section]:
     if log.steps:
         found = tuple(_remarks(log))
         if found:
-            yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), found)
+            yield Remarks(Phrase("Remarks", "结果分析"), found)
         yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts, facts.resumed_from)))
     if speed := tuple(_speed(log, facts)):
-        yield Table(Phrase("Speed and memory", "速度与内存"), speed)
+        yield Table(Phrase("Performance", "训练开销"), speed)
     amounts = (
         (facts.documents, Phrase("Documents", "文档")),
         (facts.held_out_documents, Phrase("held out for evaluation", "留作评估")),

@@ -168,7 +168,6 @@ class Samples:
 
     title: Words
     samples: tuple[Sample, ...]
-    blank: str = "[MASK]"
     note: Words = ""
     style: ClassVar[str] = ""
     narrow: ClassVar[bool] = False
@@ -179,7 +178,7 @@ class Samples:
         return f'<div class="samples">{cards}</div>{note}'
 
     def _card(self, sample: Sample) -> str:
-        text = safe(sample.text).replace(safe(self.blank), f'<span class="blank">{safe(self.blank)}</span>')
+        text = safe(sample.text).replace("[MASK]", '<span class="blank">[MASK]</span>')
         expected = ""
         if sample.expected is not None:
             name = spans(Phrase("expected", "答案"))

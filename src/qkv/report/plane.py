@@ -29,7 +29,6 @@ class Axis:
     low: float | None = None  # None: from the data, with a margin
     high: float | None = None
     log: bool = False
-    ticks: tuple[float, ...] = ()  # instead of round numbers
     nothing: bool = False  # no tick labels
 
 
@@ -122,9 +121,7 @@ class _Scale:
         if not self.high > self.low:
             self.high = self.low + 1.0
         self._begin, self._end = begin, end
-        ticks = axis.ticks or tuple(
-            log_ticks(self.low, self.high) if axis.log else nice_ticks(self.low, self.high, most)
-        )
+        ticks = tuple(log_ticks(self.low, self.high) if axis.log else nice_ticks(self.low, self.high, most))
         self.ticks = tuple(tick for tick in ticks if self.low * (1 - 1e-9) <= tick <= self.high * (1 + 1e-9))
         self.labels = [""] * len(self.ticks) if axis.nothing else tick_labels(self.ticks, axis.format)
 

@@ -1,4 +1,4 @@
-"""The ASGI app around the routes of `qkv look` and `qkv serve`: access, security headers, refusals, bodies, inference.
+"""The ASGI app around the routes of `qkv look`: access, security headers, refusals, bodies, inference.
 
 A refusal is JSON {"code", "message", "about"} with an HTTP status. Bodies over the size limit are refused before they
 are read. Inference runs in worker threads, never in the event loop; queued calls of disconnected clients are dropped.

@@ -39,8 +39,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.answers import SCORERS
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
-from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, round_result
-from qkv.tasks.task import Weighed as Weighed_of_task
+from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE
@@ -469,7 +468,7 @@ class AnswerTask(Task[AnswerExample, AnswerResult]):
 
     def weighed(
         self, features: AnswerFeatures, scores: Scores, result: AnswerResult, calibration: Calibration
-    ) -> Weighed_of_task:
+    ) -> Weighed:
         """For every token of the passage how likely the answer starts there, and ends there; and the best spans.
 
         An answer's probability is a softmax over spans, whose score is start plus end over the temperature. If every
@@ -497,7 +496,7 @@ class AnswerTask(Task[AnswerExample, AnswerResult]):
             },
         }
         spans = np.stack([features.passages.starts, features.passages.ends], 1).astype(np.int32)
-        return Weighed_of_task(head, {"start": tokens[0], "end": tokens[1], "tokens": spans})
+        return Weighed(head, {"start": tokens[0], "end": tokens[1], "tokens": spans})
 
     def _ends(self, features: AnswerFeatures, scores: Scores) -> tuple[_Floats, _Floats | None]:
         """(2, C) start and end scores of the passage's tokens; and (2,) of no answer, where there may be none."""

@@ -27,7 +27,7 @@ from qkv.text.tokenizer import Tokenizer
 
 
 class Vectors:
-    """Features whose batches carry their vectors, so that nobody runs the encoder for them."""
+    """Features with precomputed encoder vectors in every batch."""
 
     def __init__(self, features: Features, vectors: NDArray[np.float32], reads_rows: bool) -> None:
         self.features, self.vectors, self.reads_rows = features, vectors, reads_rows
@@ -50,12 +50,12 @@ class Vectors:
 
 
 def strip_vectors(features: Features) -> Features:
-    """The features behind vectors, or themselves."""
+    """Return the features without their vectors."""
     return features.features if isinstance(features, Vectors) else features
 
 
 def find_row_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors | None:
-    """What an earlier session of the same run wrote: files are written whole or not at all."""
+    """Return the vectors that an earlier session stored, or None."""
     if not file.is_file():
         return None
     vectors = np.load(file, mmap_mode="r")

@@ -4,7 +4,7 @@
     B-PER  O    O   B-LOC I-LOC      read from the head at the first token of the unit (tag_units.py)
 
 Tags are IOB2: I-x follows only B-x or I-x, and no text starts with I. Files may use other schemes
-(data/labelled/reader.py).
+(data/labelled/column_files.py).
 
 Loss: the mean cross entropy of units, each counted in one window; with a CRF the −log probability of the tags of a row.
 In training, spans that begin or end inside a unit are widened to whole units, and `find_misaligned` lists them;

@@ -165,20 +165,9 @@ class Scorer(Protocol[E_contra, R_contra]):
         ...
 
 
-class Confidences(Protocol):
-    """What a reliability diagram is drawn from, (M,) each: how sure, whether right, and of which example."""
-
-    @property
-    def confidence(self) -> NDArray[np.float64]: ...
-    @property
-    def right(self) -> NDArray[np.bool_]: ...
-    @property
-    def example(self) -> Integers: ...
-
-
 @dataclass(frozen=True)
 class Sure:
-    """`Confidences` as arrays."""
+    """The data of a reliability diagram, (M,) each: confidence, whether right, and the example."""
 
     confidence: NDArray[np.float64]
     right: NDArray[np.bool_]
@@ -193,7 +182,7 @@ class Task(Protocol[X, Y]):
     """Made by `learn` from training examples, or by `restored` from what a saved folder holds."""
 
     name: ClassVar[str]  # "classify", "tag", …: the key in tasks/table.py
-    head: ClassVar[str]  # of models/bert/network.py HEADS
+    head: ClassVar[str]  # of HEADS (models/encoder.py)
     example: ClassVar[type[Example]]
     unit: ClassVar[str]  # what a probability is of: "text", "entity", "question"
     about: ClassVar[str] = ""  # the kind in words, where models of different kinds cannot be compared

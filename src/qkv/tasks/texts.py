@@ -7,7 +7,7 @@ prediction all are.
 
 Where it does not matter which of two texts is named first, as in paraphrase and similarity, a pair can be read in both
 orders, and its scores are the mean of both. With a linear layer on the vector of a row that is, but for a factor of
-two, the sum of both vectors in GPT (Radford et al. 2018, §3.3), which reads leftwards and so not the same in each.
+two, the sum of both vectors in GPT (Radford et al. 2018, §3.3), a causal model, for which the two orders differ.
 
 Shapes: E examples, R rows, U units (examples) of a batch, L labels.
 """

@@ -33,9 +33,9 @@ from qkv.nn.gpu.layers import word_loss
 from qkv.train.loop import Objective, Term
 
 OF_THE_HEAD = ("pooler", "mix")
-"""Parts that stand in an encoder and are made for one task."""
+"""Parts of an encoder that belong to the head of a task."""
 VECTORS = "vectors"
-"""The label under which a batch carries what the encoder said of it, when it was asked once and written down."""
+"""Key of precomputed encoder vectors in `batch.labels`."""
 
 
 class TaskModel(nn.Module):
@@ -47,19 +47,19 @@ class TaskModel(nn.Module):
 
     @property
     def reads_rows(self) -> bool:
-        """One vector a row, at [CLS] or wherever the encoder has it; else one a token."""
+        """Whether the head reads one vector per row (at [CLS], or the last token of a GPT) instead of one per token."""
         return self.head in READS_POOLED
 
     def vectors(self, batch: Batch) -> Tensor:
-        """What the head reads: (R, D) at [CLS], or (N, D)."""
+        """Return the input of the head: (R, D) or (N, D)."""
         return batch.labels[VECTORS] if VECTORS in batch.labels else self.of(self.hidden(batch), batch)
 
     def hidden(self, batch: Batch) -> Tensor:
-        """(N, D), what the encoder says."""
+        """Run the encoder. → (N, D)"""
         return self.network.encoder(**batch.inputs(), pool=False).hidden
 
     def of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """(N, D) → what the head reads of it."""
+        """(N, D) → the input of the head."""
         return self.network.encoder.of_rows(hidden, batch.packing) if self.reads_rows else hidden
 
     def scores(self, batch: Batch) -> Tensor:
@@ -68,11 +68,6 @@ class TaskModel(nn.Module):
         if self.reads_rows and pooler is not None:  # a GPT has none
             vectors = pooler(vectors)
         return self.network.predict(self.head, vectors)
-
-    def head_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for name, parameter in self.named_parameters():
-            if not is_encoder(name):
-                yield name, parameter
 
     def extra_arrays(self) -> dict[str, NDArray[np.float32]]:
         return {name: value.detach().float().cpu().numpy() for name, value in self.extra.items()}
@@ -93,9 +88,9 @@ def is_encoder(name: str) -> bool:
 # Transfer.
 
 EXTRA = 100.0
-"""A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""
+"""Factor of the learning rate of a CRF, whose few hundred weights start at zero."""
 ABOVE = ("norm", "table")
-"""Parts of an encoder that stand above its blocks, and go with the last of them."""
+"""Parts of an encoder above its blocks, trained with the last of them."""
 _WAYS = ("full", "top:K", "freeze", "features")
 
 
@@ -112,7 +107,7 @@ class Transfer:
 
 
 def parse_transfer(name: str, layers: int, mixes: bool = False) -> Transfer:
-    """`mixes` says whether the encoder has a mix, whose vectors cannot be written down before it is learned."""
+    """Parse --transfer. With learned layer weights (`mixes`) vectors cannot be stored before training."""
     if name == "full":
         return Transfer(name, layers, True)
     if name == "freeze":
@@ -128,7 +123,7 @@ def parse_transfer(name: str, layers: int, mixes: bool = False) -> Transfer:
 
 
 def parse_scratch_transfer(name: str, layers: int, below: str | None, mixes: bool = False) -> Transfer:
-    """Of an encoder that was not trained, but for what lies `below` it, by its name, where it has that."""
+    """Parse --transfer for a new encoder; `below` names the pretrained part below it, if any."""
     if name == "full":
         return Transfer(name, layers, True)
     if name not in ("freeze", "features"):
@@ -153,7 +148,7 @@ def _no_top(name: str, layers: int, below: str | None) -> str:
 
 
 def freeze_parts(model: TaskModel, transfer: Transfer) -> None:
-    """Fix every part of the encoder that is not to move."""
+    """Freeze the parts of the encoder that are not trained."""
     encoder = model.network.encoder
     blocks = list(encoder.blocks)
     still: list[nn.Module] = [] if transfer.moving_embedding else [encoder.embedding]

@@ -71,9 +71,7 @@ def test_numbers() -> None:
     assert Asked({}).maybe_number("layer", 0, 3) is None and Asked({"layer": 0}).maybe_number("layer", 0, 3) == 0
 
 
-def test_flags_and_choices() -> None:
-    assert Asked({"whole": True}).flag("whole") and not Asked({}).flag("whole") and Asked({}).flag("whole", True)
-    assert code(lambda: Asked({"whole": 1}).flag("whole")) == "kind"
+def test_choices() -> None:
     kinds = ("self", "cross")
     assert Asked({"kind": "cross"}).choice("kind", kinds) == "cross"
     assert Asked({}).choice("kind", kinds, "self") == "self"

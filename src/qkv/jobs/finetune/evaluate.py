@@ -22,8 +22,8 @@ from qkv.data.labelled.examples import Example
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import count_labels
 from qkv.jobs.finetune.facts import CalibrationFacts, LengthBin, Shown
-from qkv.metrics.calibration import FEWEST_EXAMPLES as FEWEST
 from qkv.metrics.calibration import (
+    FEWEST_EXAMPLES,
     abstain_threshold,
     coverage_curve,
     expected_calibration_error,
@@ -35,7 +35,7 @@ from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
 
 FOLDS = 5
-FEWEST_EXAMPLES = 10  # with fewer a temperature would be noise
+FEWEST_TO_CALIBRATE = 10  # with fewer a temperature would be noise
 NEVER_SURE = 2.0
 """As `Calibration.abstain_below`: no probability reaches the precision that was asked for, so none is enough."""
 
@@ -88,7 +88,7 @@ def calibrate(
 ) -> CalibrationFit:
     held_out = _HeldOut(task, features, scores, extra, examples)
     plain = held_out.results(Calibration())
-    if len(examples) < FEWEST_EXAMPLES or held_out.losses(1.0) is None:
+    if len(examples) < FEWEST_TO_CALIBRATE or held_out.losses(1.0) is None:
         return CalibrationFit(Calibration(), None, plain)
     tried = fit_temperature(held_out.losses)
     chosen = held_out.fitted(tried.temperature, np.ones(len(examples), bool))
@@ -99,7 +99,7 @@ def calibrate(
     if not len(before.confidence) or not len(after.confidence):
         return CalibrationFit(chosen, None, results)
     least = None
-    if task.abstains and len(after.confidence) >= FEWEST:
+    if task.abstains and len(after.confidence) >= FEWEST_EXAMPLES:
         least = abstain_threshold(after.confidence, after.right, target)
         rule = NEVER_SURE if least is None else least
         chosen = replace(chosen, abstain_below=rule)

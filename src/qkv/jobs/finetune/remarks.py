@@ -437,7 +437,7 @@ def remark_dropped(*parts: DataFacts) -> Remark | None:
         WARNING if share > 0.01 else NOTE,
         Phrase(
             f"{n:,} of {total:,} examples ({much}) could not be used and "
-            f"{'was' if n == 1 else 'were'} left out; they are listed under “The data”.",
+            f"{'was' if n == 1 else 'were'} left out; see “Data”.",
             f"{total:,} 条样本中有 {n:,} 条（{much}）无法使用，已略去；见「数据」一节。",
         ),
     )

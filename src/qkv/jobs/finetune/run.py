@@ -134,13 +134,13 @@ def finish(
 
 
 def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, record: Mapping[str, Any]) -> None:
-    """Dropout as the folder that it began from had it: what a run chose for itself is in its record."""
+    """Save with the dropout of the initial folder; the run's own is in its record."""
     saving = Saving(task.labels, record, task.problem)
     prepared.opened.ability(TAKES_HEAD).save(target, model.network, saving)
 
 
 def _language_model(prepared: Prepared, out: Path, best: int) -> dict[str, Any]:
-    """What the next word counted in training, and how well the training texts were predicted, first and last."""
+    """Return the weight of the language-model loss, and its first and last value."""
     losses = [loss for _, loss in read_run(out / seed_folder(prepared.config, best)).logged(f"{TERM}_loss")]
     return {"weight": prepared.language_model_weight, "first_loss": losses[0], "last_loss": losses[-1]}
 
@@ -167,7 +167,7 @@ def _public(config: FinetuneConfig) -> dict[str, Any]:
 
 
 def score_baseline(prepared: Prepared) -> tuple[str, float] | None:
-    """What an answer that needs no look at the examples reaches on the held-out ones."""
+    """Return the constant answer and its score on the development set."""
     return prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
 
 
@@ -237,7 +237,11 @@ def _cost(
 ) -> CostFacts:
     speeds = [line["tokens_per_second"] for line in read_run(out / seed_folder(config, best)).timing]
     return CostFacts(
-        seconds=sum(float(session.get("seconds", session.get("vectors", 0.0))) for session in sessions),
+        seconds=sum(
+            float(session.get("seconds", session.get("vectors", 0.0)))
+            for session in sessions
+            if session.get("seed", best) == best
+        ),
         seconds_vectors=_vector_seconds(sessions),
         tokens_per_second=statistics.median(speeds) if speeds else None,
         peak_memory=max(session.get("peak_memory") or 0 for session in sessions) or None,
@@ -313,7 +317,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
 
 
 class FinetuneSession:
-    """`data` are examples that were handed over rather than named as files."""
+    """A fine-tuning run; `data` are examples given in Python instead of files."""
 
     def __init__(
         self, config: FinetuneConfig, out: Path, progress: Progress, begins: bool, data: LabelledData | None = None
@@ -334,15 +338,16 @@ class FinetuneSession:
         self.trainer: Trainer[Batch] | None = None  # of the seed that was trained last
 
     def train(self) -> Outcome:
-        """Every seed."""
+        """Train the seeds in order; stop at the first that is interrupted."""
         config, out, used = self.config, self.out, self.prepared.data
         write_faults(out, [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())])
         if config.train.threads is not None:
             torch.set_num_threads(config.train.threads)
         if self.prepared.transfer.cached:
-            began = time.perf_counter()
+            began, known = time.perf_counter(), (out / "vectors" / "dev.npy").is_file()
             self.prepared = compute_vectors(self.prepared, out, self.device)
-            add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
+            if not known:
+                add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
         for number in range(config.seeds):
             if config.seeds > 1:
                 self.progress.message(f"seed {number + 1} of {config.seeds}")
@@ -365,7 +370,9 @@ class FinetuneSession:
             "best": trainer.best.value if trainer.best.weights else None,  # None: stopped before an evaluation
         }
         file = self.out / "sessions.jsonl"
-        if outcome.step > outcome.started or not any(one.get("seed") == number for one in read_lines(file)):
+        told = [one for one in read_lines(file) if one.get("seed") == number]
+        # a run killed before this line was written has trained to the end, and a resume adds no step
+        if outcome.step > outcome.started or not any(one["to"] >= outcome.step for one in told):
             add_line(file, session)
         return outcome
 
@@ -376,10 +383,10 @@ class FinetuneSession:
         return self.trainer
 
     def stop(self, outcome: Outcome) -> None:
-        """The seeds told what there was to tell."""
+        """Nothing to do: every seed writes its own log."""
 
     def finish(self, outcome: Outcome) -> None:
-        """Keep the best seed, write what is left behind."""
+        """Evaluate and save the best seed; write the report and the result."""
         config, out, trainer = self.config, self.out, self.trainer
         best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
         if trainer is None or best != config.seeds - 1:
@@ -399,11 +406,11 @@ FINETUNING = Lifecycle("finetune", FinetuneConfig(), FinetuneSession)
 
 
 def make_finetuning(data: LabelledData) -> Lifecycle[FinetuneConfig]:
-    """Of examples that were handed over."""
+    """Return the lifecycle of a run on examples given in Python."""
     return replace(FINETUNING, open=partial(FinetuneSession, data=data))
 
 
 def _best(out: Path, number: int) -> float:
-    """Each session tells the best of the run so far; one that was stopped before an evaluation tells none."""
+    """Return the best score of a seed over all sessions; −inf without an evaluation."""
     told = [session["best"] for session in read_lines(out / "sessions.jsonl") if session.get("seed") == number]
     return max((float(value) for value in told if value is not None), default=-math.inf)

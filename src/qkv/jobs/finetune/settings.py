@@ -23,7 +23,7 @@ from qkv.models.table import describe_model, open_model
 from qkv.models.word2vec.folder import locate_vectors
 from qkv.tasks.answer import AnswerSettings
 from qkv.tasks.choice import ChoiceSettings
-from qkv.tasks.table import TASKS
+from qkv.tasks.table import TASKS, find_task
 from qkv.tasks.tag import TagSettings
 from qkv.tasks.texts import ClassifySettings
 from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
@@ -102,8 +102,7 @@ class FinetuneConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise InputError(f"Unknown task '{self.task}'.{did_you_mean(self.task, TASKS)} Known: {', '.join(TASKS)}.")
+        find_task(self.task)
         if self.class_weights not in CLASS_WEIGHTS:
             raise InputError(f"class_weights is {' or '.join(CLASS_WEIGHTS)}, not '{self.class_weights}'.")
         for name in ("seeds", "texts_per_step"):
@@ -128,7 +127,7 @@ class FinetuneConfig:
 
     @property
     def settings(self) -> Any:
-        """Of the task."""
+        """The settings of the configured task."""
         return getattr(self, self.task)
 
 

@@ -314,7 +314,7 @@ def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Si
 
 
 def compute_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prepared:
-    """The encoder's vectors of all rows in place of running it: computed once, for all seeds and for a resumed run."""
+    """Run the encoder once over all rows and store its vectors, for all seeds and for a resumed run."""
     model = build_network(prepared, prepared.config.train.seed, lambda message: None).to(device)
     tokens = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
     train, dev = (
@@ -329,7 +329,7 @@ def compute_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prep
 
 @dataclass(frozen=True)
 class DevEvaluation:
-    """What is asked of a model every so often while it learns."""
+    """Evaluate the model on the development set during training."""
 
     solver: Solver
     features: Features

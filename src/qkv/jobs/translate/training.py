@@ -180,7 +180,7 @@ class PairEvaluation(NamedTuple):
     finished: list[bool]  # False: stopped because it was too long
 
 
-def translate_and_score(
+def translate_pairs(
     network: TranslationNetwork,
     languages: Languages,
     pairs: Sequence[Pair],
@@ -190,7 +190,7 @@ def translate_and_score(
     tokens_per_batch: int = SEARCH_TOKENS_PER_BATCH,
     progress: Callable[[int], None] | None = None,
 ) -> PairEvaluation:
-    """What a model makes of pairs that it is judged by: all of them count, also those of `not_translated`."""
+    """Translate all pairs; those that `find_untranslatable` lists get an empty translation."""
     rows = languages.read([pair.source for pair in pairs])
     places = [place for place, row in enumerate(rows) if can_translate(row, max_length)]
     found = translate_batch(
@@ -332,7 +332,7 @@ class TranslateSession:
         self.progress.message(f"translating {len(pairs):,} texts of {name}")
         network, budget = self.network.eval(), 4 * config.tokens_per_batch
         with memory_for(self.trainer.device, f"translating {name}"):
-            found = translate_and_score(
+            found = translate_pairs(
                 network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget
             )
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]

@@ -270,7 +270,7 @@ def _rate(label: Phrase, rate: float, of: object, what: Phrase, marks: tuple[tup
 
 def _sections(log: RunLog, facts: PretrainingFacts) -> Iterator[Section]:
     if log.steps:
-        yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), tuple(_remarks(log, facts)))
+        yield Remarks(Phrase("Remarks", "结果分析"), tuple(_remarks(log, facts)))
         yield Charts(
             Phrase("Curves", "曲线"),
             tuple(pretraining_curves(log, facts.vocabulary_size, facts.unigram_entropy, facts.resumed_from)),
@@ -288,7 +288,7 @@ def _sections(log: RunLog, facts: PretrainingFacts) -> Iterator[Section]:
         )
     speed = tuple(_speed(log, facts))
     if speed:
-        yield Table(Phrase("Speed and memory", "速度与内存"), speed)
+        yield Table(Phrase("Performance", "训练开销"), speed)
     corpus = tuple(_corpus(facts))
     if corpus:
         yield Table(Phrase("Corpus", "语料"), corpus)

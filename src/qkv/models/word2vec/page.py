@@ -185,7 +185,7 @@ def _blind(facts: VectorFacts) -> float:
 def _sections(log: RunLog, facts: VectorFacts) -> Iterator[Section]:
     if log.steps:
         if found := tuple(_remarks(log)):
-            yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), found)
+            yield Remarks(Phrase("Remarks", "结果分析"), found)
         yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts)))
     if found_near := _neighbours(log):
         yield Samples(
@@ -201,7 +201,7 @@ def _sections(log: RunLog, facts: VectorFacts) -> Iterator[Section]:
     if facts.map:
         yield WordMap(Phrase("A map of the most frequent words", "最常用词的地图"), facts.map, _map_note(facts))
     if speed := tuple(_speed(log, facts)):
-        yield Table(Phrase("Speed and memory", "速度与内存"), speed)
+        yield Table(Phrase("Performance", "训练开销"), speed)
     amounts = (
         (facts.documents, Phrase("Documents", "文档")),
         (facts.sentences, Phrase("Sentences", "句子")),

@@ -124,7 +124,7 @@ def test_a_resumed_run_does_not_cut_its_pairs_again(tmp_path: Path, monkeypatch:
     files = digit_files(tmp_path / "digits")
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("qkv.jobs.translate.training.translate_and_score", full)
+        patch.setattr("qkv.jobs.translate.training.translate_pairs", full)
         with pytest.raises(InputError, match="Out of memory"):
             TRANSLATING.start(settings("transformer", files, "train.steps=2"), run, Silent())
     assert (run / KEPT).is_file()

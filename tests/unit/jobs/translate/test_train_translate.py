@@ -206,7 +206,7 @@ def test_no_memory_to_translate_is_told_and_can_be_gone_on_from(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr("qkv.jobs.translate.training.translate_and_score", full)
+        patch.setattr("qkv.jobs.translate.training.translate_pairs", full)
         with pytest.raises(InputError, match="Out of memory on cpu translating test"):
             TRANSLATING.start(settings("transformer", files, "train.steps=1"), tmp_path / "run", Silent())
     assert TRANSLATING.resume(tmp_path / "run", Silent()).result["scores"]["test"]["pairs"] == 12
@@ -298,7 +298,7 @@ def test_a_run_that_chooses_by_bleu_does_not_go_on_without_sacrebleu(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr("qkv.jobs.translate.training.translate_and_score", stopped)
+        patch.setattr("qkv.jobs.translate.training.translate_pairs", stopped)
         with pytest.raises(InputError, match="Out of memory"):
             TRANSLATING.start(
                 settings("transformer", files, "train.steps=1", "select=bleu"), tmp_path / "run", Silent()

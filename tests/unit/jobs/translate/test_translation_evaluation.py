@@ -17,7 +17,7 @@ from qkv.jobs.translate.training import (
     find_unevaluated,
     find_untranslatable,
     pick_evenly,
-    translate_and_score,
+    translate_pairs,
 )
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.search.options import GenerateConfig
@@ -118,8 +118,8 @@ def test_all_pairs_are_judged() -> None:
     network = Transformer(TransformerConfig(tokenizer.size, None, 1, 1, 8, 2, 8)).eval()
     pairs = [Pair("1 " * 20, "1"), PAIRS[1], Pair(" ", "1"), PAIRS[3]]
     decoding = GenerateConfig(max_length=4, min_length=3)
-    found = translate_and_score(network, languages, pairs, decoding, 12)
-    alone = [translate_and_score(network, languages, [pairs[place]], decoding, 12) for place in (1, 3)]
+    found = translate_pairs(network, languages, pairs, decoding, 12)
+    alone = [translate_pairs(network, languages, [pairs[place]], decoding, 12) for place in (1, 3)]
     assert found.texts == ["", *alone[0].texts, "", *alone[1].texts] and all(one.texts[0] for one in alone)
     assert found.finished == [True, *alone[0].finished, True, *alone[1].finished]
 

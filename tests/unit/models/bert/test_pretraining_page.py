@@ -42,7 +42,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     for figure in (f"{last:.2f}", "6.42", "8.99", "80.0 %", "1,310", "4.9 %", "388"):
         assert figure in words
     assert "waited" not in words, "1.1 % is little"
-    speed = table_of(page, "Speed and memory")
+    speed = table_of(page, "Performance")
     assert speed["Real tokens per second (median)"].startswith("2,731")
     assert speed["Time in training steps"].startswith("5 min 0 s") and speed["Peak memory"].startswith("1.32 GiB")
     assert speed["Tokens trained on"].startswith("819 k")
