@@ -144,6 +144,18 @@ def use_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
+def seed_draws(device: torch.device, seed: int) -> None:
+    """Seed what is drawn on this device and on the CPU.
+
+    `torch.manual_seed` also writes down the stack for each kind of device that is not in use, in case it is later:
+    a good part of the time of a small step.
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 def device_named(name: str) -> torch.device:
     try:
         device = torch.device(name)
