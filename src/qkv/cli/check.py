@@ -18,6 +18,7 @@ from qkv.cli.options import (
     TextColumn,
     drop_missing,
     load_tokenizer_and_limit,
+    write,
 )
 from qkv.cli.translate import split_two
 from qkv.errors import InputError
@@ -34,7 +35,7 @@ _WHAT = {"classify": "label", "tag": "kind of span", "answer": "answer", "choice
 
 
 def print_labelled(report: "LabelledReport") -> None:
-    from qkv.cli.terminal import print_findings, print_table
+    from qkv.cli.terminal import print_facts, print_findings
     from qkv.data.labelled.check import LABELLED_FINDINGS
 
     rows = [("task", report.task), ("examples", f"{report.examples:,}")]
@@ -49,13 +50,13 @@ def print_labelled(report: "LabelledReport") -> None:
             rows.append((unit, _describe_lengths(lengths)))
     if report.numbers is not None:
         rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
-    print_table(["", ""], rows)
+    print_facts(rows)
     _print_labels(report)
     print_findings(report.counts, report.findings, LABELLED_FINDINGS)
     if report.sound:
-        typer.echo("\nNo errors found.")
+        write("\nNo errors found.")
     for note in report.notes:
-        typer.echo(f"\nnote: {note}")
+        write(f"\nnote: {note}")
 
 
 def _print_labels(report: "LabelledReport") -> None:
@@ -71,16 +72,16 @@ def _print_labels(report: "LabelledReport") -> None:
     ]
     print_table([_WHAT[report.task], "number", "share", ""], rows, right=(1, 2))
     if len(report.labels) > _SHOWN:
-        typer.echo(f"… and {len(report.labels) - _SHOWN:,} more labels")
+        write(f"… and {len(report.labels) - _SHOWN:,} more labels")
 
 
 def _describe_lengths(lengths: "Lengths") -> str:
-    said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
-    said += f", longest {lengths.longest:,}"
-    if lengths.limit is not None:
-        said += f"; {lengths.over:,} above the model's {lengths.limit:,}"
-        said += ", which are split into windows" if lengths.over else ""
-    return said
+    windows = ", which are split into windows" if lengths.over else ""
+    over = "" if lengths.limit is None else f"; {lengths.over:,} above the model's {lengths.limit:,}{windows}"
+    return (
+        f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}, "
+        f"longest {lengths.longest:,}{over}"
+    )
 
 
 # Sentence pairs.
@@ -151,7 +152,7 @@ def _limits(model: str | None) -> "tuple[Languages | None, int]":
 
 
 def print_pairs(report: "PairReport") -> None:
-    from qkv.cli.terminal import print_findings, print_table
+    from qkv.cli.terminal import print_facts, print_findings
     from qkv.data.pairs.check import PAIR_FINDINGS
 
     rows = [("training pairs", f"{report.pairs:,}")]
@@ -168,18 +169,20 @@ def print_pairs(report: "PairReport") -> None:
         rows.append(
             ("several translations", f"{report.several:,} pairs have a source that also has another translation")
         )
-    print_table(["", ""], rows)
+    print_facts(rows)
     print_findings(report.counts, report.findings, PAIR_FINDINGS)
     if report.sound:
-        typer.echo("\nNo errors found.")
+        write("\nNo errors found.")
     for note in report.notes:
-        typer.echo(f"\nnote: {note}")
+        write(f"\nnote: {note}")
 
 
 def _describe_pair_lengths(lengths: "Lengths") -> str:
-    said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
-    said += f", longest {lengths.longest:,}"
-    return said if lengths.limit is None else f"{said}; {lengths.over:,} above {lengths.limit:,}"
+    over = "" if lengths.limit is None else f"; {lengths.over:,} above {lengths.limit:,}"
+    return (
+        f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}, "
+        f"longest {lengths.longest:,}{over}"
+    )
 
 
 _LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
@@ -326,14 +329,13 @@ def _check_labelled(
 
 
 def _print(report: "CorpusReport") -> None:
-    from qkv.cli.terminal import print_findings, print_table
+    from qkv.cli.terminal import print_facts, print_findings
     from qkv.data.corpus.check import CORPUS_FINDINGS
 
     languages = ", ".join(
         f"{_LANGUAGE_NAMES.get(name, name)} {share:.0%}" for name, share in report.languages.items() if share >= 0.005
     )
-    print_table(
-        ["", ""],
+    print_facts(
         [
             ("documents", f"{report.documents:,}"),
             ("sentences", f"{report.sentences:,}"),
@@ -345,9 +347,9 @@ def _print(report: "CorpusReport") -> None:
     )
     print_findings(report.counts, report.findings, CORPUS_FINDINGS)
     if not report.counts and report.documents:
-        typer.echo("\nNo errors found.")
+        write("\nNo errors found.")
     for limit in report.limits:
-        typer.echo(f"\nnote: {limit}")
+        write(f"\nnote: {limit}")
 
 
 def _size(count: int) -> str:

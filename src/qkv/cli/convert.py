@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption
+from qkv.cli.options import JsonOption, write
 from qkv.errors import InputError, did_you_mean
 
 
@@ -29,7 +29,7 @@ def convert_vectors(source: str, target: Path, as_json: bool) -> None:
     if as_json:
         print_json({"path": str(target), "n_words": number, "width": vectors.width, "left_out": left_out})
         return
-    typer.echo(f"{target}: {number:,} words, {vectors.width} numbers each")
+    write(f"{target}: {number:,} words, {vectors.width} numbers each")
 
 
 _DTYPES = ("float32", "bfloat16", "float16")
@@ -107,4 +107,4 @@ def convert(
 
         print_json({"path": str(target), "architecture": kind, "parameters": total, "dtype": facts["dtype"]})
         return
-    typer.echo(f"{target}: {kind}, {total:,} parameters, {facts['dtype']}")
+    write(f"{target}: {kind}, {total:,} parameters, {facts['dtype']}")

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from qkv.cli.attention import print_attention, write_attention
+from qkv.cli.options import write
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
+from qkv.text.messages import translate
 
 if TYPE_CHECKING:
     from qkv.api.model import Model
@@ -99,24 +101,24 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
         chosen[lang] = find_clearest_head(drawn[lang], word, meant, layer, head)
     layers, heads = len(drawn["en"].layers), len(drawn["en"].heads)
     size = f"{layers} layers of width {model.config.width}, {heads} heads each"
-    typer.echo(f"{model.name}: a BERT of {size}, for Chinese and English, included in the package")
-    typer.echo("\nWhich token is behind [MASK]?\n")
+    write(f"{model.name}: a BERT of {size}, for Chinese and English, included in the package")
+    write("\nWhich token is behind [MASK]?\n")
     for text in BLANKS:
         best_words = model.fill(text, k=4)[0].candidates
         typer.echo(f"{text}\n    {', '.join(f'{one.text} {one.probability:.0%}' for one in best_words)}")
-    typer.echo("\nWhich sentence comes next?\n")
+    write("\nWhich sentence comes next?\n")
     _show_next_sentences(model)
     for lang, (text, word, meant) in LOOKS.items():
         open_to = (layers if layer is None else 1) * (heads if head is None else 1)
         measured = f" (of {open_to} heads, the one that sees “{meant}” most)" if open_to > 1 else ""
-        typer.echo(f"\n{text}: what does “{word}” look at?{measured}\n")
+        write(f"\n{text}: what does “{word}” look at?{measured}\n")
         print_attention(drawn[lang], *chosen[lang], word)
     typer.echo("")
     for lang, (_, word, _) in LOOKS.items():
         for ending, what in ((".svg", "this head as a picture"), (".html", "every head on one page")):
             file = out / f"attention.{lang}{ending}"
             write_attention(drawn[lang], file, *chosen[lang], word, lang)
-            typer.echo(f"{file}: {what}")
+            typer.echo(f"{file}: {translate(what)}")
 
 
 def find_clearest_head(
@@ -171,29 +173,29 @@ def demo_finetune(out: Path) -> None:
     _clear(file, run, text)
     given = {"data.train": str(file), "data.dev_share": 0.2, "epochs": EPOCHS}
     write_text(file, text)
-    typer.echo(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
+    write(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
     with for_stderr() as progress:
         done = FINETUNING.start(
             resolve_finetune_settings("classify", DEFAULT_MODEL, "full", None, given), run, progress
         )
     if not done.finished:
-        typer.echo(f"Stopped and saved. Resume with: qkv finetune --resume {run}", err=True)
+        write(f"Stopped and saved. Resume with: qkv finetune --resume {run}", err=True)
         raise typer.Exit(128 + (done.signal or 0))
     print_result(done.result)
     typer.echo("")
     answers = _answers(run, rows)
     for language, found in answers.items():
         right = sum(answer.right for answer in found)
-        typer.echo(f"{DEMO_LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
-    typer.echo(
+        write(f"{DEMO_LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
+    write(
         "The intents are paraphrased in many ways, which makes this hard. More examples or a larger model would help."
     )
-    typer.echo("\nThe most confident predictions:\n")
+    write("\nThe most confident predictions:\n")
     for found in answers.values():
         for answer in sorted(found, key=lambda answer: -answer.probability)[:SHOWN]:
             truth = "right" if answer.right else f"wrong: {answer.expected}"
-            typer.echo(f"{answer.text}\n    {answer.label} {answer.probability:.0%}, {truth}")
-    typer.echo(f"\n{run / 'report.html'}: the report\n{run / 'model'}: the model")
+            typer.echo(f"{answer.text}\n    {answer.label} {answer.probability:.0%}, {translate(truth)}")
+    write(f"\n{run / 'report.html'}: the report\n{run / 'model'}: the model")
 
 
 def _rows() -> list[tuple[str, str, str]]:
@@ -285,15 +287,15 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     text = "".join("\n".join(paragraphs) + "\n\n" for paragraphs in found)
     _clear_pretraining(folder, text)
     write_text(corpus, text)
-    typer.echo(f"{corpus}: {len(found)} documents, the documentation of Python")
+    write(f"{corpus}: {len(found)} documents, the documentation of Python")
     tokenizer = Tokenizer.train(stream_texts(corpus), vocabulary_size=4000)
     tokenizer.save(folder / "tokenizer")
-    typer.echo(f"{folder / 'tokenizer'}: {tokenizer.size:,} tokens")
+    write(f"{folder / 'tokenizer'}: {tokenizer.size:,} tokens")
     with fraction("preparing") as moved:
         manifest = prepare_corpus(
             [corpus], tokenizer, folder / "shards", hold_out=0.05, progress=lambda now: moved(now.share, "")
         )
-    typer.echo(f"{folder / 'shards'}: {manifest['totals']['tokens']:,} tokens; sample.txt shows some")
+    write(f"{folder / 'shards'}: {manifest['totals']['tokens']:,} tokens; sample.txt shows some")
 
     run = folder / "run"
     config = merge(PretrainConfig(data=str(folder / "shards")), RECIPE, "demo")
@@ -301,12 +303,12 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     with for_stderr() as progress:
         outcome = start(config, run, progress).outcome
     if not outcome.finished:
-        typer.echo(f"Stopped and saved at step {outcome.step:,}. Resume with: qkv pretrain --resume {run}", err=True)
+        write(f"Stopped and saved at step {outcome.step:,}. Resume with: qkv pretrain --resume {run}", err=True)
         raise typer.Exit(128 + (outcome.signal or 0))
 
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     evaluations = [(line["step"], line["evaluation"]) for line in lines if "evaluation" in line]
-    typer.echo("\nOn held-out documents:\n")
+    write("\nOn held-out documents:\n")
     print_table(
         ["step", "masked-word loss", "accuracy", "next-sentence accuracy"],
         [
@@ -320,12 +322,12 @@ def demo_pretrain(out: Path, minutes: float) -> None:
         ],
         right=range(4),
     )
-    typer.echo(f"\nA unigram model has a loss of {manifest['unigram_entropy']:.2f}.\n")
+    write(f"\nA unigram model has a loss of {manifest['unigram_entropy']:.2f}.\n")
     model = load(run / "model")
     for text in SENTENCES:
         best = ", ".join(f"{one.text} {one.probability:.0%}" for one in model.fill(text, k=4)[0].candidates)
         typer.echo(f"{text}\n    {best}")
-    typer.echo(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, predictions, remarks")
+    write(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, predictions, remarks")
 
 
 def _clear_pretraining(folder: Path, text: str) -> None:
@@ -400,7 +402,7 @@ def demo(
         demo_tour(out, layer, head)
         typer.echo("")
     demo_finetune(out)
-    typer.echo("\nTry next:\n")
+    write("\nTry next:\n")
     for command in (
         'qkv fill "李白是唐代著名[MASK]人。"',
         f'qkv predict {out / "finetune"} "Where is my parcel?" "我要退货"',

@@ -19,6 +19,7 @@ from qkv.cli.options import (
     ThreadsOption,
     check_not_read,
     load_model,
+    write,
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
@@ -238,7 +239,7 @@ def _show_similarities(model: "Model", texts: Iterable[str], how: How) -> None:
     found = model.embed(few, how[0], how[1], layer=how[2])
     if len(few) == 1:
         start = ", ".join(f"{value:.4f}" for value in found.vectors[0, :6].tolist())
-        typer.echo(f"{model.config.width} numbers: {start}, …")
+        write(f"{model.config.width} numbers: {start}, …")
     else:
         similarity_table(few, found.similarity().tolist())
     _remark(found)

@@ -35,9 +35,11 @@ from qkv.cli.options import (
     check_task,
     refuse_with_resume,
     report_result,
+    write,
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import language
 
 
 def finetune(
@@ -278,4 +280,4 @@ def _print(result: dict[str, Any]) -> None:
         rows.append((f"{one['n']:,}, expected", between, bar(one["score"])))
     print_table(["examples", main, ""], rows)
     if result["verdict"]:
-        typer.echo(f"\n{result['verdict']['en']}".replace("\u00a0", " "))
+        write(f"\n{result['verdict'][language()]}".replace("\u00a0", " "))

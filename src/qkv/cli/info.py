@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.options import JsonOption
+from qkv.cli.options import JsonOption, write
 from qkv.errors import reading
 from qkv.models.folders.hub import DEFAULT_MODEL
 
@@ -88,7 +88,7 @@ def info(
 
     --json prints one document with every field.
     """
-    from qkv.cli.terminal import print_json, print_table
+    from qkv.cli.terminal import print_facts, print_json
     from qkv.models.folders.hub import locate
     from qkv.models.table import describe_model, load_family
     from qkv.train.run_folder import model_folder
@@ -98,16 +98,16 @@ def info(
         if as_json:
             print_json(data)
         else:
-            print_table(["", ""], [list(line) for line in format_data(data)])
+            print_facts(format_data(data))
         return
     facts = describe_model(folder)
     document = facts.document | read_licence(folder)
     if as_json:
         print_json(document)
         return
-    print_table(["", ""], [list(line) for line in load_family(facts.family).info(document) if line[1]])
+    print_facts((name, text) for name, text in load_family(facts.family).info(document) if text)
     for note in facts.notes:
-        typer.echo(f"note: {note}")
+        write(f"note: {note}")
 
 
 def read_licence(folder: Path) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import ThreadsOption, suffix_of, text_or_stdin
+from qkv.cli.options import ThreadsOption, suffix_of, text_or_stdin, write
 from qkv.errors import InputError, did_you_mean
 from qkv.models.folders.hub import DEFAULT_MODEL
 
@@ -252,7 +252,7 @@ def serve(
         typer.echo(link)
         sys.stdout.flush()  # a pipe needs the address at once
         shared = " Anyone with this link has access." if server.token else ""
-        typer.echo(f"{', '.join(one.title for one in api.subjects)}: Ctrl-C ends it.{shared}", err=True)
+        write(f"{', '.join(one.title for one in api.subjects)}: Ctrl-C ends it.{shared}", err=True)
         # other users see the arguments of processes, so a link with a token is not passed to a browser
         if browser and has_screen() and server.token is None:
             import threading

@@ -1,4 +1,4 @@
-"""The `qkv` command: the table of verbs, and errors as one line.
+"""The `qkv` command: the table of verbs, the language of its messages, and errors as one line.
 
 Help is plain text and imports neither rich nor torch, so that it is fast.
 """
@@ -21,6 +21,7 @@ from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate_texts
 from qkv.cli.info import info
 from qkv.cli.look import look
+from qkv.cli.options import Noun, Verb, write
 from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare_corpus, show
 from qkv.cli.pretrain import pretrain
@@ -28,6 +29,7 @@ from qkv.cli.tokenize import tokenize, tokenizer
 from qkv.cli.translate import WithFiles, train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
 from qkv.errors import InputError, did_you_mean
+from qkv.text.messages import check_language, language, speaking, translate
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo, "Fill blanks, draw attention, fine-tune a model and write its report, offline."),
@@ -54,6 +56,8 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
 }
 PAIRED = ("check", "evaluate")
 """Verbs with options that take several values: --pairs test.de test.en"""
+CAPTIONED = ("attention", "look", "show", "translate")
+"""Verbs with a --lang of their own, which is the language of their picture or page too."""
 NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer, "train": train}
 
 HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, draw attention, fine-tune.
@@ -110,13 +114,14 @@ def _version(wanted: bool) -> None:
         try:
             typer.echo(f"qkv {version('qkv')}")
         except PackageNotFoundError:
-            typer.echo("qkv, from a source tree that is not installed")
+            write("qkv, from a source tree that is not installed")
         raise typer.Exit
 
 
 def build_command() -> typer.Typer:
     app = typer.Typer(
         name="qkv",
+        cls=Noun,
         rich_markup_mode=None,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -128,10 +133,14 @@ def build_command() -> typer.Typer:
         version: Annotated[
             bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
         ] = False,
+        lang: Annotated[
+            str | None,
+            typer.Option("--lang", metavar="zh|en", help="Language of messages (default: QKV_LANG, then LANG)."),
+        ] = None,
     ) -> None: ...
 
     for name, (verb, summary) in VERBS.items():
-        app.command(name, short_help=summary, cls=WithFiles if name in PAIRED else None)(verb)
+        app.command(name, short_help=summary, cls=WithFiles if name in PAIRED else Verb)(verb)
     for name, noun in NOUNS.items():
         app.add_typer(noun, name=name)
     return app
@@ -142,6 +151,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         _settle_encoding(stream)
+    try:
+        words, lang = take_language(words)
+        with speaking(lang):
+            return _run(words)
+    except InputError as error:  # of --lang or QKV_LANG
+        return _fail(str(error), "en")
+
+
+def take_language(words: list[str]) -> tuple[list[str], str | None]:
+    """Take --lang out of the words, wherever it is; a verb with a --lang of its own keeps it.
+
+    >>> take_language(["--lang", "zh", "check", "corpus.txt"])
+    (['check', 'corpus.txt'], 'zh')
+    """
+    left: list[str] = []
+    lang = None
+    queue = iter(words)
+    for word in queue:
+        name, equals, value = word.partition("=")
+        if word == "--":
+            return [*left, word, *queue], lang
+        if name != "--lang" or (not equals and (value := next(queue, "")) == ""):
+            left.append(word)
+            continue
+        own = next((one for one in left if not one.startswith("-")), None)
+        if own in CAPTIONED:
+            left += [name, value]
+            continue
+        lang = check_language(value, "--lang")
+    return left, lang
+
+
+def _run(words: list[str]) -> int:
+    language()  # a wrong QKV_LANG is an error before anything else
     try:
         answer = build_command()(words or ["--help"], prog_name="qkv", standalone_mode=False)
         sys.stdout.flush()
@@ -172,8 +215,8 @@ def _settle_encoding(stream: Any) -> None:
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+def _fail(message: str, lang: str | None = None) -> int:
+    print(translate(f"error: {message}", lang), file=sys.stderr)
     return 2
 
 

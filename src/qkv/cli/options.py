@@ -1,12 +1,18 @@
-"""Options and checks that several verbs share: model, device, `--json`, columns of labelled files, run settings."""
+"""What several verbs share: options (model, device, `--json`, columns of labelled files, run settings), their checks,
+and help in the user's language."""
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from unicodedata import east_asian_width
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from qkv.errors import InputError, did_you_mean
+from qkv.text.messages import language, translate
 
 if TYPE_CHECKING:
     from qkv.api.model import Model
@@ -30,13 +36,18 @@ DtypeOption = Annotated[
 ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="Number of CPU threads.")]
 
 
+def write(message: str, err: bool = False) -> None:
+    """Print a message in the user's language."""
+    typer.echo(translate(message), err=err)
+
+
 def load_model(model: str, **how: Any) -> "Model":
     """Load a model and print the notes about its folder to standard error."""
     from qkv.api.model import load
 
     loaded = load(model, **how)
     for note in loaded.notes:
-        typer.echo(f"note: {note}", err=True)
+        write(f"note: {note}", err=True)
     return loaded
 
 
@@ -240,3 +251,117 @@ def report_result(
         say(left)
 
     report_outcome(job, finished, as_json, {"result": result}, lines)
+
+
+# Help in Chinese. English help is that of typer.
+
+_EXTRA = re.compile(r"(?P<help>.*?)(?:\s*\[(?P<extra>(?:env var|default|required).*)\])?", re.DOTALL)
+
+
+_PIECES = re.compile(r"[（「“]?[\u2e80-\uffef][，。：；、！？）」”]*|\s+|[^\s\u2e80-\uffef]+")
+"""What is kept on one line: a word, or a character with its punctuation."""
+
+
+class ChineseHelp:
+    """Takes the place of typer's formatter: translates what it is given, and wraps by the width of 汉字."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.current_indent = 0
+        self.parts: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.parts.append(text)
+
+    def getvalue(self) -> str:
+        return "".join(self.parts)
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        self._wrap(f"{translate('Usage:', 'zh')} {prog} {args}")
+
+    def write_paragraph(self) -> None:
+        if self.parts:
+            self.write("\n")
+
+    def write_heading(self, heading: str) -> None:
+        self.write(f"{' ' * self.current_indent}{translate(heading, 'zh')}：\n")
+
+    def write_text(self, text: str) -> None:
+        for number, paragraph in enumerate(re.split(r"\n\s*\n", text.strip())):
+            if number:
+                self.write("\n")
+            if "\b" in paragraph:  # lines as they are
+                for line in paragraph.replace("\b", "").strip("\n").split("\n"):
+                    self.write(f"{' ' * self.current_indent}{translate(line, 'zh')}\n")
+            else:
+                self._wrap(translate(" ".join(paragraph.split()), "zh"))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        column = min(col_max, max(_width(name) for name, _ in rows)) + col_spacing
+        for name, text in rows:
+            found = _EXTRA.fullmatch(text)
+            assert found is not None
+            extra = "；".join(translate(one, "zh") for one in (found["extra"] or "").split("; ") if one)
+            said = translate(found["help"].strip(), "zh") + (f"  [{extra}]" if extra else "")
+            if _width(name) > column - col_spacing:
+                self.write(f"{' ' * self.current_indent}{name}\n")
+                name = ""
+            self._wrap(said, name + " " * (column - _width(name)), column)
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        self.write_paragraph()
+        self.write_heading(name)
+        with self.indentation():
+            yield
+
+    @contextmanager
+    def indentation(self) -> Iterator[None]:
+        self.current_indent += 2
+        try:
+            yield
+        finally:
+            self.current_indent -= 2
+
+    def _wrap(self, text: str, first: str = "", indent: int = 0) -> None:
+        """Write a text in lines of the width, broken at spaces and between 汉字."""
+        left = " " * self.current_indent
+        line, used = left + first, self.current_indent + _width(first)
+        for piece in _PIECES.findall(text):
+            if used + _width(piece.rstrip()) > self.width and line.strip():
+                self.write(line.rstrip() + "\n")
+                line, used, piece = left + " " * indent, self.current_indent + indent, piece.lstrip()
+            line, used = line + piece, used + _width(piece)
+        self.write(line.rstrip() + "\n")
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal.
+
+    >>> _width("BERT 模型")
+    9
+    """
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+class Verb(TyperCommand):
+    """A command with help in the user's language."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        help_in_language(super().format_help, ctx, formatter)
+
+
+class Noun(TyperGroup):
+    """A group of commands, likewise."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        help_in_language(super().format_help, ctx, formatter)
+
+
+def help_in_language(format_help: Callable[[Any, Any], None], ctx: Any, formatter: Any) -> None:
+    if language() == "en":
+        format_help(ctx, formatter)
+        return
+    chinese: Any = ChineseHelp(formatter.width)
+    format_help(ctx, chinese)
+    formatter.write(chinese.getvalue())

@@ -17,6 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from qkv.cli.options import write
+from qkv.text.messages import translate
+
 if TYPE_CHECKING:
     from qkv.data.labelled.examples import Example
 
@@ -31,8 +34,8 @@ def console(error: bool = False) -> Console:
 
 
 def say(message: str) -> None:
-    """Print a message to standard error."""
-    typer.echo(message, err=True)
+    """Print a message to standard error, in the user's language."""
+    write(message, err=True)
 
 
 def print_json(document: Any) -> None:
@@ -43,7 +46,7 @@ def print_json(document: Any) -> None:
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = (), padding: int = 3
 ) -> None:
-    """Print a table; columns listed in `right` hold numbers. Cells are text, never markup."""
+    """Print a table; columns listed in `right` hold numbers. Headings are translated; cells are text, never markup."""
     grid = Table(
         box=SIMPLE_HEAD if any(headings) else None,
         padding=(0, padding, 0, 0),
@@ -53,13 +56,20 @@ def print_table(
     )
     for number, heading in enumerate(headings):
         numbers = number in right
-        grid.add_column(Text(heading), justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
+        grid.add_column(
+            Text(translate(heading)), justify="right" if numbers else "left", overflow="fold", no_wrap=numbers
+        )
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     out = console()
     with out.capture() as captured:
         out.print(grid)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def print_facts(rows: Iterable[tuple[str, str]]) -> None:
+    """Print a table of names and texts, both in the user's language."""
+    print_table(["", ""], [(translate(name), translate(text)) for name, text in rows])
 
 
 class _Finding(Protocol):
@@ -78,13 +88,13 @@ class _Finding(Protocol):
 def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kinds: Mapping[str, str]) -> None:
     """Print the findings by kind: the count, those listed, and how many more there are."""
     for kind, count in counts.items():
-        typer.echo(f"\n{kinds[kind]}: {count:,}")
+        typer.echo(f"\n{translate(kinds[kind])}: {count:,}")
         found = [finding for finding in findings if finding.kind == kind]
         for finding in found:
             place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-            typer.echo(f"  {place}: {finding.message}")
+            typer.echo(f"  {place}: {translate(finding.message)}")
         if len(found) < count:
-            typer.echo(f"  … and {count - len(found):,} more")
+            write(f"  … and {count - len(found):,} more")
 
 
 def bar(share: float, width: int = 24) -> Text:
@@ -121,6 +131,7 @@ class Advance(Protocol):
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
     """Show progress by items on standard error: a bar on a terminal, else a line every few seconds."""
+    what = translate(what)
     if not sys.stderr.isatty():
         with _lines(what, total) as advance:
             yield advance
@@ -155,6 +166,7 @@ class Move(Protocol):
 @contextmanager
 def fraction(what: str, every: float = 5.0) -> Iterator[Move]:
     """Show progress by fraction on standard error: a bar on a terminal, else a line every few seconds."""
+    what = translate(what)
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"))
         with Progress(*columns, TimeRemainingColumn(), console=console(error=True), transient=True) as shown:
@@ -205,28 +217,26 @@ def print_result(result: Mapping[str, Any]) -> None:
         print_scores("test", result["test"])
     seeds = result["seeds"]
     if len(seeds["values"]) > 1:
-        typer.echo(f"\n{len(seeds['values'])} seeds: {result['main']} {seeds['mean']:.4f} ± {seeds['deviation']:.4f}")
+        write(f"\n{len(seeds['values'])} seeds: {result['main']} {seeds['mean']:.4f} ± {seeds['deviation']:.4f}")
     if result["baseline"]:
-        typer.echo(f"\nalways answering '{result['baseline']['label']}': {result['baseline'][result['main']]:.4f}")
+        write(f"\nalways answering '{result['baseline']['label']}': {result['baseline'][result['main']]:.4f}")
     found = result["calibration"]
     if found:
         error = found["expected_calibration_error"]
-        typer.echo(
+        write(
             f"calibration error {error['before']:.3f} → {error['after']:.3f} (temperature {found['temperature']:.2f})"
         )
         if found["answered"] is None and (result["kind"] == "multi" or result["dev"]["examples"] < _FEWEST):
             pass  # no threshold was fitted
         elif found["answered"] is None:
-            typer.echo(
-                f"no threshold reaches {found['precision_target']:.0%} precision: a person should check its answers"
-            )
+            write(f"no threshold reaches {found['precision_target']:.0%} precision: a person should check its answers")
         else:
-            typer.echo(
+            write(
                 f"at {found['precision_target']:.0%} precision it answers {found['answered']:.0%} automatically "
                 f"(probability ≥ {found['abstain_below']:.2f})"
             )
     if result["dropped"] or result["mended"]:
-        typer.echo(f"examples dropped: {result['dropped']:,}, repaired: {result['mended']:,} (see faults.jsonl)")
+        write(f"examples dropped: {result['dropped']:,}, repaired: {result['mended']:,} (see faults.jsonl)")
 
 
 def print_scores(name: str, scores: Mapping[str, Any]) -> None:
@@ -236,7 +246,7 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
         if key == "micro_f1" and scores.get("accuracy") == scores[key]:
             continue  # equal for single-label tasks
         ends = "–" if low is None or high is None else f"{low:.4f} – {high:.4f}"
-        rows.append((METRIC_NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", ends))
+        rows.append((translate(METRIC_NAMES.get(key, key.replace("_", " "))), f"{scores[key]:.4f}", ends))
     n = scores["examples"]
     print_table([f"{name}, {n:,} example{'' if n == 1 else 's'}", "", "95 % interval"], rows, right=(1,))
     labels = scores["labels"]
@@ -276,9 +286,9 @@ class ResultPrinter:
             if share is not None:
                 line.append_text(bar(share, 12))
         if result.abstained:
-            line.append("  (below the abstention threshold)", style="yellow")
+            line.append(translate("  (below the abstention threshold)"), style="yellow")
         if result.n_windows > 1:
-            line.append(f"   ({result.n_tokens:,} tokens, {result.n_windows} windows)", style="dim")
+            line.append(translate(f"   ({result.n_tokens:,} tokens, {result.n_windows} windows)"), style="dim")
         self.out.print(line, soft_wrap=True)
 
     def _colour(self, label: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from qkv.cli.options import JsonOption, text_or_stdin
+from qkv.cli.options import JsonOption, Noun, Verb, text_or_stdin, write
 from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qkv.text.vocabulary import Kind
 
 
-tokenizer = typer.Typer(help="Train tokenizers.", rich_markup_mode=None)
+tokenizer = typer.Typer(help="Train tokenizers.", rich_markup_mode=None, cls=Noun)
 
 
 @tokenizer.callback()
@@ -22,7 +22,7 @@ def _noun() -> None:
     """Train tokenizers."""
 
 
-@tokenizer.command("train")
+@tokenizer.command("train", cls=Verb)
 def train_tokenizer(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Files with one text per line: .txt .jsonl, also .gz .xz.")
@@ -95,7 +95,7 @@ def train_tokenizer(
         print_json({**facts, "seconds": round(time.perf_counter() - began, 3)})
         return
     how = kind if learned.segmenter is None else f"{kind}, Chinese by {learned.segmenter}"
-    typer.echo(f"{out}: {learned.size:,} tokens ({how}), learned from {read:,} texts")
+    write(f"{out}: {learned.size:,} tokens ({how}), learned from {read:,} texts")
 
 
 _DRAWN = 500
@@ -169,7 +169,7 @@ def tokenize(
         print_table(headings, rows, right=(1, 2))
     else:
         typer.echo("\n".join("\t".join(row) for row in [headings, *rows]))
-    typer.echo(f"\n{len(tokens)} tokens")
+    write(f"\n{len(tokens)} tokens")
 
 
 def load_tokenizer(name: str) -> "Tokenizer":

@@ -5,21 +5,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from qkv.cli.options import (
     DeviceOption,
     JsonOption,
     LanguageOption,
+    Noun,
     RecipeOption,
     ResumeOption,
     RunOption,
     SetOption,
     ThreadsOption,
     TrainingDevice,
+    Verb,
     check_not_read,
     report_result,
     suffix_of,
+    write,
 )
 from qkv.errors import InputError
 
@@ -31,14 +33,14 @@ if TYPE_CHECKING:
     from qkv.text.segmenter import Segmenter
 
 
-train = typer.Typer(help="Train a model on sentence pairs: translate.", rich_markup_mode=None)
+train = typer.Typer(help="Train a model on sentence pairs: translate.", rich_markup_mode=None, cls=Noun)
 
 _SEVERAL = ("--pairs", "--dev", "--test", "--more")
 """Options that take all values up to the next option: --pairs de.txt en.txt"""
 _NOTHING = "Give sentence pairs with --pairs (or --example reverse) and a new folder for the run with --out."
 
 
-class WithFiles(TyperCommand):
+class WithFiles(Verb):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, repeat_options(args))
 
@@ -221,10 +223,10 @@ def _show(result: dict[str, Any]) -> None:
     from qkv.tasks.translate import summarize_scores
 
     for name, score in result["scores"].items():
-        typer.echo(f"{name}, {score['pairs']:,} pairs:")
+        write(f"{name}, {score['pairs']:,} pairs:")
         for line in summarize_scores(score):
             typer.echo(f"  {line}")
-    typer.echo(f"weights: {result['weights']}")
+    write(f"weights: {result['weights']}")
 
 
 _WRITTEN = {".txt": "a translation a line", ".tsv": "source and translation", ".jsonl": "JSON lines"}
@@ -473,7 +475,7 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
     if alignments:
         links = one.best.alignments
         if not links:
-            typer.echo("  (this model has no attention, so there is no alignment)")
+            write("  (this model has no attention, so there is no alignment)")
             return
         rows = [
             [

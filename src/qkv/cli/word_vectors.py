@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption
+from qkv.cli.options import JsonOption, write
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def load_named_vectors(model: str | None, most: int | None = None) -> "WordVecto
 
     vectors = load_vectors(model, most)
     for note in vectors.notes:
-        typer.echo(f"note: {note}", err=True)
+        write(f"note: {note}", err=True)
     return vectors
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.files import write_text
+from qkv.text.messages import translate
 from qkv.train.ahead import Built
 
 ASIDE = 1000  # maximum number of steps whose figures stay on the device
@@ -297,7 +298,7 @@ class Lines:
         self.message(f"step {step:,}/{self.steps:,}  {describe_step(figures)}  {clock(left)} left")
 
     def message(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(translate(text), file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         return self
@@ -317,7 +318,7 @@ class _Bar(Lines):
         from rich.progress import Progress as RichProgress
 
         self.shown = RichProgress(
-            TextColumn("training"),
+            TextColumn(translate("training")),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
@@ -331,10 +332,10 @@ class _Bar(Lines):
         self.task = self.shown.add_task("training", total=steps, completed=step, figures="")
 
     def step(self, step: int, figures: Mapping[str, Any]) -> None:
-        self.shown.update(self.task, completed=step, figures=describe_step(figures))
+        self.shown.update(self.task, completed=step, figures=translate(describe_step(figures)))
 
     def message(self, text: str) -> None:
-        self.shown.console.print(text, markup=False)
+        self.shown.console.print(translate(text), markup=False)
 
     def __enter__(self) -> Self:
         self.shown.start()

@@ -36,6 +36,7 @@ from qkv.tasks.predictor import (
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.task import Features
 from qkv.tasks.transfer import WEIGHT, TaskModel, Transfer, WithLanguageModel, freeze_parts, layer_scale
+from qkv.text.messages import language
 from qkv.train.device import Sizes
 from qkv.train.log import Progress
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
@@ -168,7 +169,7 @@ def prepare_examples(
     if weight and config.language_model_weight is None:
         data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
-        tell(f"note: {note.en}")
+        tell(f"note: {getattr(note, language())}")
     prepared = Prepared(config, opened, data, task, longest, train, dev, transfer, data.notes, weight)
     # says whether the task has classes, and takes weights for them
     task.objective(class_weights(prepared) if config.class_weights == "auto" else None)
