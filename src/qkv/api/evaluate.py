@@ -29,6 +29,7 @@ from qkv.jobs.translate.data import LOOKED_AT, detect_languages
 from qkv.jobs.translate.training import PairEvaluation, find_untranslatable, translate_pairs
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
+from qkv.models.family import HAS_TASK
 from qkv.search.options import GenerateConfig
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement
@@ -53,11 +54,11 @@ def evaluate_file(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Figures of `run` on `file`; with `against`, whether the other model is really worse."""
-    model = load(run, device=device, threads=threads)
+    model = load(run, device=device, threads=threads, wanted=HAS_TASK)
     task = model.solver.task
     other = None
     if against is not None:  # before the first is evaluated: that may take long
-        other = load(against, device=device, threads=threads)
+        other = load(against, device=device, threads=threads, wanted=HAS_TASK)
         check_comparable(run, task, against, other.solver.task)
     trained = model.record.get("config", {}).get("data", {})
     if separator is None:

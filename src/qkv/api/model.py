@@ -391,7 +391,12 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(
-    name: str | Path = DEFAULT_MODEL, device: str = "cpu", threads: int | None = None, dtype: str = "float32"
+    name: str | Path = DEFAULT_MODEL,
+    device: str = "cpu",
+    threads: int | None = None,
+    dtype: str = "float32",
+    *,
+    wanted: Ability[Any] = ENCODES,
 ) -> Model:
     """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
 
@@ -406,6 +411,8 @@ def load(
     A word2vec, NNLM, recurrent language model, ELMo or GPT, on which no task was put, embeds texts and tokens (`embed`,
     `embed_tokens`), and says so when it is asked for something else.
 
+    `wanted` is the ability that the model is loaded for: a folder without it is refused.
+
     >>> model = load()                                                            # doctest: +SKIP
     >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP
     '法'
@@ -416,4 +423,6 @@ def load(
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    return Model(open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place)), place, threads)
+    opened = open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place))
+    opened.ability(wanted)
+    return Model(opened, place, threads)

@@ -61,8 +61,9 @@ def predict(
     from qkv.api.model import load
     from qkv.api.predict import ResultWriter, make_record, open_inputs
     from qkv.cli.terminal import ResultPrinter, print_json, progress, say
+    from qkv.models.family import HAS_TASK
 
-    model = load(run, device=device, threads=threads)
+    model = load(run, device=device, threads=threads, wanted=HAS_TASK)
     columns = drop_missing(text=text, pair=pair)
     source = open_inputs(
         model.solver.task,

@@ -1,6 +1,6 @@
 """The interface of a family of models: `Family`, the result of opening a folder (`Opened`), and abilities.
 
-    facts = facts_of_folder(path)             # config.json, names and shapes of tensors; no weights (models/table.py)
+    facts = describe_model(path)              # config.json, names and shapes of tensors; no weights (models/table.py)
     opened = open_model(path)                 # models/table.py
     opened.has(FILLS)
     opened.ability(FILLS).scores(batch, places)     # an InputError that says what it can do instead, where it cannot
@@ -248,7 +248,8 @@ class TakesHead:
     save: Callable[[Path, WithHeads, Saving], Path]  # dropouts as the folder had them
     from_nothing: bool = False  # an untrained encoder: new parameters are expected
     draws_whole: bool = False  # plain encoders: all parameters are drawn, then known ones are loaded
-    left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()  # names of what a head does not begin from begin so
+    # prefixes of parameters that a new head does not take from the folder
+    left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()
 
     def stored_head(self, name: str) -> dict[str, Tensor]:
         """The weights of a head; {} if the folder has none."""
@@ -321,10 +322,24 @@ LOOKS_UP: Ability[LooksUp] = Ability(
     "qkv similar WORD --model {}",
     "Give word vectors: the folder of a word2vec model, or a file .txt, .vec or .bin.",
 )
-ENCODES: Ability[Encodes] = Ability("encodes", "embed texts and their tokens", "qkv embed TEXT --model {}")
-ATTENDS: Ability[nn.Module] = Ability("attends", "show attention", "qkv attention TEXT --model {}")
+ENCODES: Ability[Encodes] = Ability(
+    "encodes",
+    "embed texts and their tokens",
+    "qkv embed TEXT --model {}",
+    "Models that embed texts: BERT and its relatives, GPT, ELMo, recurrent language models, word vectors.",
+)
+ATTENDS: Ability[nn.Module] = Ability(
+    "attends",
+    "show attention",
+    "qkv attention TEXT --model {}",
+    "Models with attention: BERT and its relatives, GPT, and translators (qkv look).",
+)
 TAKES_HEAD: Ability[TakesHead] = Ability(
-    "takes_head", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN"
+    "takes_head",
+    "be fine-tuned",
+    "qkv finetune TASK --model {} --train FILE --out RUN",
+    "Models that can be fine-tuned: BERT and its relatives, GPT, a run of qkv finetune, or a new encoder "
+    "(--model scratch:lstm).",
 )
 FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN")
 """It takes no head itself; an untrained encoder is put on it (`scratch:lookup --embeddings`)."""
@@ -333,7 +348,7 @@ RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv loo
 NAMED_ABILITIES: tuple[Ability[Any], ...] = (
     *(HAS_TASK, WRITES, TRANSLATES, FILLS, JUDGES_PAIRS, LOOKS_UP, ENCODES, ATTENDS, TAKES_HEAD, FEEDS),
 )
-"""By messages, in this order."""
+"""The abilities that messages list, in this order."""
 
 
 # Folders
@@ -390,7 +405,7 @@ class Opened:
         return kind in self.parts
 
     def ability(self, kind: Ability[_A]) -> _A:
-        """What this model can be asked; an InputError by `instead` where it cannot."""
+        """What this model can be asked; an InputError by `explain_missing` if it lacks the ability."""
         if kind not in self.parts:
             raise InputError(explain_missing(self.facts, kind))
         if kind not in self.built:
@@ -441,10 +456,13 @@ def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:
         if one in facts.abilities
     ]
     kind = facts.document.get("architecture")  # a class of transformers
+    needs = wanted.needs.format(facts.path)
+    if wanted == HAS_TASK and not {TAKES_HEAD, FEEDS} & set(facts.abilities):
+        needs = "What predicts is a run of qkv finetune."  # not of this folder, which cannot be fine-tuned
     said = (
         f"{facts.path} cannot {wanted.what}.",
         f"It holds {facts.about.en}{f' ({kind})' if kind else ''}.",
         f"It can {', '.join(can)}." if can else "",
-        wanted.needs.format(facts.path),
+        needs,
     )
     return " ".join(filter(None, said))

@@ -43,7 +43,7 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.run_folder import Sessions
+from qkv.train.run_folder import Sessions, model_folder
 
 _SHAPE = ("layers", "width", "heads", "inner_width")
 
@@ -267,7 +267,7 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Cal
         return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
     if chosen := [name for name in ("size", *_SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
-    folder = hf.load(locate(config.init))
+    folder = hf.load(model_folder(locate(config.init)))
     ours, theirs = ((one.vocabulary, one.kind, one.lowercase, one.segmenter) for one in (tokenizer, folder.tokenizer))
     if ours != theirs:
         raise InputError(
@@ -302,7 +302,7 @@ def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = read_licences(locate(config.init))
+            terms = read_licences(model_folder(locate(config.init)))
     hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

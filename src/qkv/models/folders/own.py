@@ -102,7 +102,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def add_to_record(folder: Path, more: Mapping[str, Any]) -> None:
-    """To what the training of a model wrote down."""
+    """Add entries to the record in qkv.json."""
     ours = read_ours(folder)
     write_text(folder / OURS, to_json(ours | {"record": dict(ours.get("record") or {}) | dict(more)}))
 
@@ -221,9 +221,10 @@ OWN_TYPES: dict[str, _OwnType] = {
 """Every `model_type` that a folder of ours may have."""
 
 
-class _Folder(NamedTuple):
+class OwnFolder(NamedTuple):
     """What a folder holds. A tensor is a private view of the file: as stored, and read when it is used."""
 
+    path: Path
     model_type: str
     config: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -265,7 +266,7 @@ def save_folder(
     return target
 
 
-def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
+def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
     """Read a folder that `save_folder` wrote; with `expected`, one of these model_types and no other.
 
     The weights are a private mapping of the file, which must not be written over in place while they are used.
@@ -289,23 +290,21 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
             if not isinstance(rows := config["vocabulary_size"], int):
                 raise InputError(f"{folder / CONFIG}: vocabulary_size is {rows!r}, where a number belongs.")
             check_vocabulary(tokenizer, rows, str(folder))
-    return _Folder(model_type, config, tensors, tokenizer, record)
+    return OwnFolder(folder, model_type, config, tensors, tokenizer, record)
 
 
-def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a folder holds, for people to look at and programs to read. Weights are mapped, not read."""
-    found = read_folder(path)
-    folder = Path(os.path.expanduser(path))
+def describe_folder(found: OwnFolder) -> dict[str, Any]:
+    """The document of `qkv info --json`, without the terms of use. Weights are mapped, not read."""
     dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in found.tensors.values()}
     return {
-        "path": str(folder),
+        "path": str(found.path),
         "model_type": found.model_type,
         "about": OWN_TYPES[found.model_type].english,
         "config": found.config,
         "parameters": sum(tensor.numel() for tensor in found.tensors.values()),
         "tensors": {name: list(tensor.shape) for name, tensor in found.tensors.items()},
         "dtype": " and ".join(sorted(dtypes)),
-        "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if file.is_file()},
+        "files": {file.name: file.stat().st_size for file in sorted(found.path.iterdir()) if file.is_file()},
         "vocabulary": {
             "size": found.tokenizer.size,
             "kind": found.tokenizer.kind,
@@ -313,6 +312,7 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
             "segmenter": found.tokenizer.segmenter,
         },
         "record": found.record,
+        "weight_bytes": (found.path / WEIGHTS).stat().st_size,
     }
 
 

@@ -31,7 +31,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, FEEDS, LOOKS_UP, SHOWS_LAYERS, Facts, Loading, Opened
 from qkv.models.folders import hub
 from qkv.models.folders.hub import HUB, locate
-from qkv.models.folders.own import read_folder, save_folder
+from qkv.models.folders.own import WEIGHTS, OwnFolder, save_folder
 from qkv.models.plain.folder import family_below, open_below
 from qkv.models.word2vec.files import is_writable, read_vector_file, write_vector_file
 from qkv.report.bilingual import Phrase
@@ -362,12 +362,22 @@ class VectorFile(_Table):
 
 @dataclass(frozen=True)
 class StoredTable(_Table):
-    """Of a folder: a row a token."""
+    """The table of a folder: one row per token."""
 
-    place: Path
-    model_type: str
+    folder: OwnFolder
     matrix: Tensor
-    tokenizer: Tokenizer
+
+    @property
+    def place(self) -> Path:
+        return self.folder.path
+
+    @property
+    def model_type(self) -> str:
+        return self.folder.model_type
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.folder.tokenizer
 
     @property
     def width(self) -> int:
@@ -388,19 +398,20 @@ class StoredTable(_Table):
         return WordVectors(list(kept)[:most], vectors, str(self.place), fold=_speller(tokenizer), unseen=unseen)
 
 
-def open_stored_table(path: Path, model_type: str = MODEL_TYPE, name: str = TABLE) -> StoredTable:
-    """The matrix of this name in a folder of this model_type; of word2vec, it is all there is."""
-    folder = read_folder(path, model_type)
+def open_stored_table(folder: OwnFolder, name: str = TABLE) -> StoredTable:
+    """The matrix of this name in a folder; a folder of word2vec has no other."""
     is_alone = name != TABLE or set(folder.tensors) == {name}
     if not is_alone or (table := folder.tensors.get(name)) is None or table.dim() != 2:
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.tensors.items())
-        raise InputError(f"{path / 'model.safetensors'} holds {shapes}, where one matrix {name} belongs, a row a word.")
+        raise InputError(
+            f"{folder.path / WEIGHTS} holds {shapes}, where one matrix {name} belongs, with a row per word."
+        )
     if folder.tokenizer.size > len(table):
         raise InputError(
-            f"{path}: the tokenizer has {folder.tokenizer.size:,} words, but the matrix {len(table):,} rows. The "
-            "tokenizer belongs to another model."
+            f"{folder.path}: the tokenizer has {folder.tokenizer.size:,} words, but the matrix {len(table):,} rows. "
+            "The tokenizer belongs to another model."
         )
-    return StoredTable(path, model_type, table, folder.tokenizer)
+    return StoredTable(folder, table)
 
 
 def words_of(below: _Table, loading: Loading) -> _Table:
