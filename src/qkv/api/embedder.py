@@ -291,7 +291,7 @@ class Embedder:
 
     def _rows(self, ids: list[list[int]]) -> Rows:
         length, marks = self.encodes.sizes.max_length, self.encodes.tokenizer.marks
-        return Rows(ids, marks.start, marks.end, length, overlap=(length - 2) // 4)
+        return Rows(ids, marks, max_length=length, overlap=(length - 2) // 4)
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:
@@ -318,9 +318,9 @@ def _merged(
     many these are (E,)."""
     if len(rows) == rows.n_examples:
         return found, counts
-    first = np.flatnonzero(rows.cuts.windows == 0)  # rows keep the order of the texts
+    first = np.flatnonzero(rows.windows == 0)  # rows keep the order of the texts
     total = np.add.reduceat(counts, first)
-    weights = counts / total[rows.cuts.examples]  # (R,) exactly 1 for a text of one window
+    weights = counts / total[rows.examples]  # (R,) exactly 1 for a text of one window
     return np.add.reduceat(found * weights[:, None].astype(np.float32), first, axis=0), total
 
 

@@ -43,10 +43,8 @@ TEXTS = {
 }
 
 
-def draw_alignment(
-    found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en"
-) -> str:
-    """Draw a translation; `links` defaults to `align(found)`, [] draws none."""
+def draw_alignment(found: WordAttention, lang: str = "en") -> str:
+    """Draw a translation and its links."""
     if lang not in TEXTS:
         raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
     if not found.weights.size:
@@ -55,7 +53,7 @@ def draw_alignment(
         raise InputError(
             f"A picture holds up to {LONGEST_SIDE} words and there are {most}. Translate sentence by sentence."
         )
-    return _Picture(found, align(found) if links is None else links, TEXTS[lang]).draw(model)
+    return _Picture(found, align(found), TEXTS[lang]).draw()
 
 
 class _Picture:
@@ -89,12 +87,11 @@ class _Picture:
     def _label_of(self, text: str, span: WordSpan) -> str:
         return shorten(printable(text[slice(*span)]), self.size, 9.0 * self.size)
 
-    def draw(self, model: str) -> str:
+    def draw(self) -> str:
         words = self.words
         found = words["between"].join(self._describe(link) for link in self.links)
         needed = text_width(found, 15)  # with a margin for bold letters
         width = round(max(self.width, 480, min(needed + 64, 900)))
-        name = " ".join(map(printable, model.split()))
         height = round(self.height)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -102,8 +99,7 @@ class _Picture:
             f"<title>{escape(words['title'] + ': ' + found)}</title>",
             f"<style>{style()}</style>",
             f'<rect class="paper" width="{width}" height="{height}"/>',
-            f'<text x="32" y="46"><tspan class="ink" font-size="22" font-weight="650">{escape(words["title"])}</tspan>'
-            f'<tspan dx="14" class="soft" font-size="14">{escape(name)}</tspan></text>',
+            f'<text x="32" y="46" class="ink" font-size="22" font-weight="650">{escape(words["title"])}</text>',
             f'<text x="32" y="70" class="hottext" font-size="14" font-weight="600">'
             f"{escape(shorten(found, 15, width - 64))}</text>",
             f'<g transform="translate(0 {self.top:.1f})" font-size="{self.size:.1f}">',

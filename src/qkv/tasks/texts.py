@@ -188,7 +188,7 @@ class TextTask(Task[TextExample, Any]):
 
     def pooled(self, features: TextFeatures, scores: Scores) -> NDArray[np.float64]:
         """(R, L) → (E, L)"""
-        return merge_windows(scores, features.rows.examples, features.rows.n_rows).astype(np.float64)
+        return merge_windows(scores, features.rows.n_rows).astype(np.float64)
 
     def weighed(self, features: TextFeatures, scores: Scores, result: Any, calibration: Calibration) -> Weighed:
         """Classes, the most probable first."""

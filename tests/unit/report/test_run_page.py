@@ -71,7 +71,7 @@ def checked(text: str) -> Checker:
 
 def full(text: str) -> RunPage:
     """A page with every kind of section, and this text in every place that takes one."""
-    chart = Chart(text, (Series(text, ((1, 1.0), (2, 2.0))),), note=text)
+    chart = Chart(text, (Series(text, ((1, 1.0), (2, 2.0))),))
     return RunPage(
         text,
         Phrase("Report", "报告"),
@@ -81,7 +81,6 @@ def full(text: str) -> RunPage:
         sections=(
             Remarks(text, tuple(Remark(level, Phrase(text, text)) for level in (GOOD, NOTE, WARNING))),
             Charts(text, (chart,)),
-            Table(text, ((text, text),), (text, text), text),
             Table(text, ((text, text),)),
             Samples(text, (Sample(text, text, (Answers(text, ((text, 0.5),)),)),), note=text),
             Settings(text, f'[train]\nname = "{text}"'),
@@ -91,11 +90,11 @@ def full(text: str) -> RunPage:
 
 def test_a_real_run_is_whole_html(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    target = write_report(run, pretraining_page(run, FACTS), "zh")
+    target = write_report(run, pretraining_page(run, FACTS))
     assert target == run / "report.html" and sorted(os.listdir(run))[-2:] == ["report.html", "timing.jsonl"]
     page = target.read_text(encoding="utf-8")
     found = checked(page)
-    assert found.shown.count("svg") == 6 and '<html lang="zh">' in page
+    assert found.shown.count("svg") == 6 and '<html lang="en">' in page
     assert "The <b>animal</b> crossed the " in found.texts and "<i>" in found.texts, "HTML in samples stays text"
 
 
