@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.api.model import load
+from qkv.api.model import load_for
 from qkv.api.predict import make_record
 from qkv.api.translator import Translator, load_translator
 from qkv.data.labelled.examples import Example
@@ -54,11 +54,11 @@ def evaluate_file(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Figures of `run` on `file`; with `against`, whether the other model is really worse."""
-    model = load(run, device=device, threads=threads, wanted=HAS_TASK)
+    model = load_for(HAS_TASK, run, device, threads)
     task = model.solver.task
     other = None
     if against is not None:  # before the first is evaluated: that may take long
-        other = load(against, device=device, threads=threads, wanted=HAS_TASK)
+        other = load_for(HAS_TASK, against, device, threads)
         check_comparable(run, task, against, other.solver.task)
     trained = model.record.get("config", {}).get("data", {})
     if separator is None:

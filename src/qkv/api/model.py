@@ -391,12 +391,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(
-    name: str | Path = DEFAULT_MODEL,
-    device: str = "cpu",
-    threads: int | None = None,
-    dtype: str = "float32",
-    *,
-    wanted: Ability[Any] = ENCODES,
+    name: str | Path = DEFAULT_MODEL, device: str = "cpu", threads: int | None = None, dtype: str = "float32"
 ) -> Model:
     """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
 
@@ -411,13 +406,18 @@ def load(
     A word2vec, NNLM, recurrent language model, ELMo or GPT, on which no task was put, embeds texts and tokens (`embed`,
     `embed_tokens`), and says so when it is asked for something else.
 
-    `wanted` is the ability that the model is loaded for: a folder without it is refused.
-
     >>> model = load()                                                            # doctest: +SKIP
     >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP
     '法'
     >>> model.embed(["a first text", "a second text"]).similarity()               # doctest: +SKIP
     """
+    return load_for(ENCODES, name, device, threads, dtype)
+
+
+def load_for(
+    wanted: Ability[Any], name: str | Path, device: str = "cpu", threads: int | None = None, dtype: str = "float32"
+) -> Model:
+    """`load`, but a folder without the ability `wanted` is refused with a message about it."""
     if threads is not None and threads < 1:
         raise InputError(f"threads must be 1 or more, not {threads}.")
     if dtype not in DTYPES:

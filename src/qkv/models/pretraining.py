@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 
@@ -12,8 +12,9 @@ from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.report.page import RunPage
-from qkv.train.device import device_named
+from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
 from qkv.train.log import Progress
+from qkv.train.loop import Trainable
 from qkv.train.run_folder import Outcome, Sessions
 
 
@@ -111,3 +112,29 @@ def open_corpus(config: Configuration, begins: bool) -> tuple[torch.device, Shar
 def make_record(config: Configuration) -> dict[str, Any]:
     """What the model keeps of its training."""
     return {"job": "pretrain", "steps": config.train.steps, "config": asdict(config)}
+
+
+class Resizable(Protocol):
+    """Batches of rows; a step has `streams` of them."""
+
+    rows: int
+
+    @property
+    def streams(self) -> int: ...
+    def resized(self, rows: int, accumulate: int) -> Self: ...
+
+
+_S = TypeVar("_S", bound=Resizable)
+_B = TypeVar("_B", bound=Trainable)
+
+
+def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Sizes[_B]:
+    """The rows of a step in smaller batches, and more of them; `at` says what a step reads."""
+
+    def settings(rows: int) -> str:
+        return rows_and_accumulation(rows, batches.streams // rows, out)
+
+    def cut(rows: int, step: int) -> list[_B]:
+        return at(batches.resized(rows, batches.streams // rows), step)
+
+    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)

@@ -28,6 +28,7 @@ from qkv.report.page import (
     write_report,
 )
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
+from qkv.report.tables import BarTable
 from tests.support.runs import FACTS, make_run
 
 NASTY = "</section><script>alert(1)</script><!-- __BODY__ \"'& \x00\ud800 汉字"
@@ -134,9 +135,10 @@ def test_a_chart_without_a_neighbour_takes_the_width() -> None:
 
 
 def test_facts_stand_side_by_side_and_tables_do_not() -> None:
-    page = render_page(full("x"))
-    assert page.count('<div class="columns">') == 1
-    assert "<thead>" in page and page.count("<table>") == 2
+    facts, wide = Table("a", (("x", "y"),)), BarTable("b", ("x",), (("y",),))
+    page = render_page(RunPage("x", Phrase("Report", "报告"), sections=(facts, facts, wide)))
+    columns = page.partition('<div class="columns">')[2].partition("<thead>")[0]
+    assert page.count('<div class="columns">') == 1 and columns.count("<table>") == 2 and "<thead>" in page
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,17 @@ class PretrainingBatches:
         other._read(corpus)
         return other
 
+    def resized(self, rows: int, accumulate: int) -> Self:
+        """The same steps in batches of another size."""
+        other = copy(self)  # with the same drawn epochs
+        other.rows, other.accumulate = rows, accumulate
+        return other
+
+    @property
+    def streams(self) -> int:
+        """Rows of a step."""
+        return self.rows * self.accumulate
+
     def _read(self, corpus: Corpus) -> None:
         self.corpus = corpus
         self.epoch = Epochs(self._draw_epoch)

@@ -7,7 +7,7 @@ Unknown facts are left out of the page; a run that was killed before its first l
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -26,6 +26,7 @@ from qkv.report.bilingual import (
     count,
     duration,
     join_phrases,
+    parameter_count,
     percent,
     phrase,
     safe,
@@ -36,7 +37,7 @@ from qkv.report.charts import Chart, ChartPoint, Level, Series, printable
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Samples, Section, Settings, Table
 from qkv.report.page import render_page as page_html
 from qkv.report.remarks import Remark, find_spikes
-from qkv.report.run_log import RunLog, fillings, number, read_run
+from qkv.report.run_log import RunLog, chart_gradient_norm, chart_learning_rate, fillings, number, read_run
 
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
@@ -92,21 +93,12 @@ def pretraining_curves(
         )
     norms = log.logged("gradient_norm")
     clip = number(log.setting("train", "clip"))
-    yield Chart(
-        Phrase("Gradient norm", "梯度范数"),
-        (Series(Phrase("largest since the last logged step", "上次记录以来的最大值"), norms, fine=True),),
+    yield replace(
+        chart_gradient_norm(log, seams),
         levels=(Level(clip, Phrase(f"clipped at {clip:g}", f"裁剪到 {clip:g}")),) if _near(clip, norms) else (),
         spikes=tuple((step, norm) for step, norm, _ in find_spikes(norms)),
-        seams=seams,
-        log=True,
     )
-    yield Chart(
-        Phrase("Learning rate", "学习率"),
-        (Series(Phrase("Learning rate", "学习率"), log.logged("lr")),),
-        seams=seams,
-        format="rate",
-        from_zero=True,
-    )
+    yield chart_learning_rate(log, seams)
     if log.timing:
         yield Chart(
             Phrase("Tokens per second", "每秒词元数"),
@@ -178,8 +170,7 @@ def pretraining_page(run: Path, facts: PretrainingFacts) -> RunPage:
 
 def _facts(log: RunLog, facts: PretrainingFacts) -> Iterator[Words]:
     if facts.parameters:
-        n = count(facts.parameters)
-        yield Phrase(f"{n.en} parameters", f"{n.zh}个参数" if "万" in n.zh or "亿" in n.zh else f"{n.zh} 个参数")
+        yield parameter_count(facts.parameters)
     yield Phrase(f"vocabulary {facts.vocabulary_size:,}", f"词表 {facts.vocabulary_size:,}")
     if facts.languages:
         yield join_phrases([_language(name) for name in facts.languages], " + ")

@@ -7,7 +7,6 @@ evaluations of a run compare.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,12 +34,11 @@ from qkv.models.bert.objective import (
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders.hub import locate
 from qkv.models.folders.own import read_licences
-from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus, row_sizes
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.run_folder import Sessions, model_folder
@@ -236,29 +234,12 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
             matrices=find_matrices(model),
-            sizes=_sizes(batches, out),
+            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
             around=WeightCasts,
         ),
         config.train,
         progress,
     )
-
-
-def _sizes(batches: PretrainingBatches, out: Path) -> Sizes[Batch]:
-    """The rows of a step in smaller batches, and more of them."""
-
-    def accumulate(rows: int) -> int:
-        return batches.accumulate * batches.rows // rows
-
-    def cut(rows: int, step: int) -> list[Batch]:
-        other = copy(batches)  # with the same drawn epochs
-        other.rows, other.accumulate = rows, accumulate(rows)
-        return other(step)
-
-    def settings(rows: int) -> str:
-        return rows_and_accumulation(rows, accumulate(rows), out)
-
-    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
 
 
 def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Callable[[str], None]) -> BertWithHeads:

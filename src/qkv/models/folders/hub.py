@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import write_text
+from qkv.files import sha256_of, write_text
 
 DEFAULT_MODEL = "qkv-mini"
 """What every verb and `qkv.load` take when no model is named."""
@@ -40,7 +40,7 @@ def find_shipped(name: str) -> Path:
         if not path.is_file():
             raise InputError(f"The model {name} is not whole: {path} is missing. {INSTEAD}")
         with reading(path):
-            found = _sha256(path)
+            found = sha256_of(path)
         if found != expected:
             raise InputError(
                 f"{path} is not the file that was shipped: its SHA-256 is {found[:9]}…, not {expected[:9]}…. {INSTEAD}"
@@ -51,7 +51,7 @@ def find_shipped(name: str) -> Path:
 def seal(folder: Path) -> None:
     """Write down the hash of every file of a folder that is to be shipped."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / SUMS)
-    lines = [f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files]
+    lines = [f"{sha256_of(file)}  {file.relative_to(folder).as_posix()}\n" for file in files]
     write_text(folder / SUMS, "".join(lines))
 
 
@@ -69,11 +69,6 @@ def _sums(folder: Path) -> dict[str, str]:
     if not {"config.json", "model.safetensors"} <= found.keys():
         raise InputError(f"{path} does not name the model's own files: it is damaged. {INSTEAD}")
     return found
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 # Names that a user types

@@ -34,8 +34,8 @@ from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.nnlm.pretrain import collect_page_facts, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
+from qkv.models.nnlm.pretrain import collect_page_facts
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus, row_sizes
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase, Words, safe, spans

@@ -17,7 +17,7 @@ from qkv.report.bilingual import Phrase, Words, count, duration, percent, safe, 
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Answers, Charts, Figure, Gauge, Remarks, RunPage, Sample, Samples, Section, Settings, Table
 from qkv.report.remarks import Remark
-from qkv.report.run_log import RunLog, choose_evaluations, number, read_run
+from qkv.report.run_log import RunLog, chart_learning_rate, choose_evaluations, number, read_run
 
 WIDTH, HEIGHT = 1104, 640
 MARGIN_X, MARGIN_Y = 48, 20
@@ -259,8 +259,7 @@ def _curves(log: RunLog, facts: VectorFacts) -> Iterator[Chart]:
         seams=seams,
         shape="wide",
     )
-    rate = Phrase("Learning rate", "学习率")
-    yield Chart(rate, (Series(rate, log.logged("lr")),), seams=seams, format="rate", from_zero=True)
+    yield chart_learning_rate(log, seams)
     speed = Phrase("Words per second", "每秒词数")
     series = (Series(speed, log.timed("tokens_per_second"), fine=True),)
     yield Chart(speed, series, seams=seams, format="count", from_zero=True)

@@ -7,7 +7,6 @@ threads train on as many chunks at a time without locks, which is faster and the
 
 import dataclasses
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +40,7 @@ from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import run_folder
 from qkv.train.ahead import interruptible
-from qkv.train.device import device_named
+from qkv.train.device import count_cores, device_named
 from qkv.train.log import Log, Progress, Silent
 from qkv.train.loop import environment, step_seed
 from qkv.train.run_folder import Outcome, Sessions
@@ -58,7 +57,7 @@ class Word2VecTrainer:
         self.device = device_named(config.device)
         kernel = choose_kernel(config.train.kernel, self.device, progress.message)  # it may not be here any more
         if begins:
-            threads = config.train.threads or _cores()
+            threads = config.train.threads or count_cores()
             config = replace(config, train=replace(config.train, kernel=kernel, threads=threads))
         _, corpus, held_out = open_corpus(config, begins)
         words, config = None, config.with_words()
@@ -316,10 +315,6 @@ def _check(counts: NDArray[np.int64], chunks: SentenceChunks, config: Word2VecCo
             f"sampling.window is {config.sampling.window}, and the longest sentence of {config.data} has "
             f"{chunks.longest} words: set it to {chunks.longest - 1} at most."
         )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 PRETRAINING_WORD2VEC = Pretraining(
