@@ -48,7 +48,7 @@ MOST_SPELLED = 1 << 20
 
 @dataclass(frozen=True)
 class Loading:
-    """How a folder is to be opened."""
+    """How a folder is opened."""
 
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=partial(torch.device, "cpu"))
@@ -60,7 +60,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class EncoderSizes:
-    """What a task, its settings and the reading of texts must know of an encoder; from config.json alone."""
+    """What tasks, their settings and the windowing of texts need to know of an encoder; from config.json alone."""
 
     vocabulary_size: int
     layers: int  # blocks with weights of their own, as `--transfer top:K` counts them
@@ -79,7 +79,7 @@ class EncoderSizes:
 
 @dataclass(frozen=True)
 class Ability(Generic[_A]):
-    """A key: `opened.ability(FILLS)`. Two of them are the same where their names are."""
+    """A key for `opened.ability`. Abilities with the same name are equal."""
 
     name: str
     what: str = field(compare=False)  # a verb phrase, after "can"
@@ -89,7 +89,7 @@ class Ability(Generic[_A]):
 
 @dataclass(frozen=True)
 class Encodes:
-    """Vectors of tokens."""
+    """Computes vectors of tokens."""
 
     network: WithHeads
     tokenizer: Tokenizer
@@ -105,13 +105,13 @@ class Encodes:
         return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
 
     def has_vector(self, ids: Tensor) -> Tensor:
-        """(N,) → (N,), of the tokens of a text, on a CPU"""
+        """(N,) → (N,) whether each token has a vector, on a CPU"""
         return torch.ones_like(ids, dtype=torch.bool) if self.known is None else self.known[ids]
 
 
 @dataclass(frozen=True)
 class Fills:
-    """Words behind blanks."""
+    """Predicts masked words."""
 
     network: WithHeads
     mask_id: int
@@ -123,12 +123,12 @@ class Fills:
 
 @dataclass(frozen=True)
 class JudgesPairs:
-    """Whether one sentence follows another."""
+    """Predicts whether one sentence follows another."""
 
     network: WithHeads
 
     def follows(self, batch: Batch) -> Tensor:
-        """(R, 2); 0 is IsNext"""
+        """(R, 2) logits; 0 is IsNext"""
         pooled = self.network.encoder(**batch.inputs()).pooled
         assert pooled is not None, "a next-sentence head comes with a pooler"
         return self.network.predict("next_sentence", pooled)
@@ -141,7 +141,7 @@ class HasTask:
 
 
 class StepwiseWriter(Protocol):
-    """What writes on from prompts, one token after another (search/decoding.py): a GPT, a recurrent model."""
+    """Continues prompts token by token (search/decoding.py): a GPT, a recurrent model."""
 
     @property
     def start(self) -> Callable[..., Any]: ...
@@ -173,10 +173,10 @@ class Translates:
 
 
 class LooksUp(Protocol):
-    """A vector a word, the same in every text."""
+    """One vector per word, the same in every text."""
 
     def vectors(self, most: int | None = None) -> Any:
-        """`WordVectors` (models/word2vec/folder.py), of the first so many words."""
+        """`WordVectors` (models/word2vec/folder.py) of the first `most` words."""
         ...
 
 
@@ -193,19 +193,19 @@ class Feeds(Protocol):
     def tokenizer(self) -> Tokenizer: ...
     @property
     def features(self) -> Any:
-        """The config of a language model that takes the place of a table; None: a table to begin from."""
+        """The config of a language model that takes the place of a table; None if this is a table."""
         ...
 
     def weights(self) -> Mapping[str, Tensor]:
-        """Of that language model."""
+        """The weights of that language model."""
         ...
 
     def table(self, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-        """(V, E) and (V,) which are known; case is folded"""
+        """The table (V, E) for a tokenizer, and (V,) which tokens have a vector; case is folded."""
         ...
 
     def check_tokenizer(self, given: Tokenizer, name: str) -> None:
-        """Refuse a tokenizer in the place of its own, where its vectors are those of its own tokens."""
+        """Refuse another tokenizer if the vectors belong to the model's own tokens."""
         ...
 
 
@@ -214,7 +214,7 @@ class Feeds(Protocol):
 
 @dataclass(frozen=True)
 class Head:
-    """The head that a task wants on an encoder, as plain data: families do not know tasks."""
+    """The head that a task puts on an encoder, as plain data: families do not know tasks."""
 
     name: str  # sequence, token, span, choice
     outputs: int
@@ -356,7 +356,7 @@ NAMED_ABILITIES: tuple[Ability[Any], ...] = (
 
 @dataclass(frozen=True)
 class Facts:
-    """A folder without its weights: names and shapes of tensors are read, numbers are not."""
+    """What a folder holds, without its weights: names and shapes of tensors are read, values are not."""
 
     family: str
     model_type: str
@@ -373,7 +373,7 @@ class Facts:
 
     @cached_property
     def shown(self) -> dict[str, int | str]:
-        """For look: layers, heads, width, parameters, …"""
+        """The sizes that look shows: layers, heads, width, parameters, …"""
         return collect_facts(self.path, self.view_kind) | dict(self.stated)
 
 
@@ -405,7 +405,7 @@ class Opened:
         return kind in self.parts
 
     def ability(self, kind: Ability[_A]) -> _A:
-        """What this model can be asked; an InputError by `explain_missing` if it lacks the ability."""
+        """The part that provides an ability; an InputError by `explain_missing` if the model lacks it."""
         if kind not in self.parts:
             raise InputError(explain_missing(self.facts, kind))
         if kind not in self.built:
@@ -417,7 +417,7 @@ class Opened:
         return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
 
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
-        """The same model in another folder, whole or not at all; with `architecture`, the parts of that class alone."""
+        """Write the same model to another folder, atomically; with `architecture`, only the parts of that class."""
         if self.write is None:
             vectors = (
                 f", or write its vectors to a file: qkv convert {self.path} vectors.txt" if self.has(LOOKS_UP) else ""
@@ -442,7 +442,7 @@ class Family:
 
 
 def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:
-    """The one message where an ability is missing: what cannot be done, what the folder holds, what it can do instead.
+    """The message for a missing ability: what cannot be done, what the folder holds, what it can do instead.
 
     >>> facts = Facts("nnlm", "nnlm", Path("here"), Phrase("an NNLM", "NNLM"), "nnlm", (LOOKS_UP,), {})
     >>> explain_missing(facts, FILLS).split(". ")[:2]

@@ -183,7 +183,7 @@ class TextTask(Task[TextExample, Any]):
         known = ", ".join(self.labels[:12]) + (" …" if len(self.labels) > 12 else "")
         return InputError(
             f"{where}: the label '{label}' is not one the model was trained with.{did_you_mean(label, self.labels)} "
-            f"Known: {known}. Mend the label, or train again with examples of it."
+            f"Known: {known}. Correct the label, or train again with examples of it."
         )
 
     def pooled(self, features: TextFeatures, scores: Scores) -> NDArray[np.float64]:

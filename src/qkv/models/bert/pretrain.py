@@ -128,7 +128,7 @@ class BlankedSentence:
 
 
 class Evaluation:
-    """Called with a model, answers with what goes into the log."""
+    """Evaluates a model on held-out text; returns the figures for the log."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class Evaluation:
 def blanked_sentences(
     held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = _LONGEST
 ) -> list[BlankedSentence]:
-    """Sentences of a length that reads well, from all over the held-out text, with one word of letters hidden."""
+    """Sentences of moderate length, spread over the held-out text, with one word of letters masked."""
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
     suitable = np.flatnonzero((lengths >= _SHORTEST) & (lengths <= longest))

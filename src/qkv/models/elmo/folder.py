@@ -10,7 +10,7 @@ from qkv.text.tokenizer import Tokenizer
 
 
 class _Spelled(LanguageModel):
-    """Takes any tokenizer that cuts texts into the same kind of tokens."""
+    """Accepts any tokenizer that splits texts into the same kind of tokens."""
 
     def check_tokenizer(self, given: Tokenizer, name: str) -> None:
         for what in ("kind", "lowercase", "segmenter"):

@@ -176,7 +176,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
 
 
 def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tensor:
-    """(V,) How often each token is to be predicted: those of the shards, and what running text puts between them."""
+    """(V,) how often each token is a target: its count in the shards, plus the tokens added between texts."""
     counts = torch.from_numpy(map_arrays(corpus.folder / TOKEN_COUNTS_FILE)["counts"].astype("int64"))
     counts[tokenizer.cls_id] += corpus.n_documents
     counts[tokenizer.sep_id] += corpus.n_sentences if config.text.ends == "sentence" else corpus.n_documents
@@ -184,7 +184,8 @@ def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tenso
 
 
 def _matrices(network: Elmo) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of bytes and words."""
+    """The weights that Muon optimises and the number of matrices in each; tables of bytes and words are not among
+    them."""
     found = {"network.characters.project.weight": 1}
     for name, module in network.named_modules(prefix="network"):
         if isinstance(module, LSTM):

@@ -55,7 +55,7 @@ _MODEL_FILES = (
 def write_folder(
     target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
 ) -> None:
-    """Write files by name, also in the folders `below`, and the weights: whole or not at all."""
+    """Write files by name, also into the folders `below`, and the weights, atomically."""
     with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ def _reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
 
 
 def read_ours(folder: Path) -> dict[str, Any]:
-    """All of qkv.json; nothing where others wrote the folder."""
+    """The content of qkv.json; empty if the folder has none."""
     file = folder / OURS
     if not file.is_file():
         return {}
@@ -115,12 +115,13 @@ def model_type_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def read_licences(folder: Path) -> dict[str, bytes]:
-    """The licence of a model, which goes with whatever is trained from it."""
+    """The licence files of a model, which are copied to models trained from it."""
     return {name: (folder / name).read_bytes() for name in _LICENCES if (folder / name).is_file()}
 
 
 def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
-    """Compare the tokenizer with the token table: a note if a few rows are unused, an InputError if they do not fit."""
+    """Compare the tokenizer with the token table: a note if a few rows are unused, an InputError if they do not
+    match."""
     spare = rows - tokenizer.size
     if spare > _MOST_SPARE or spare < 0:
         raise InputError(
@@ -157,7 +158,7 @@ class Card:
 
 
 def write_about(subject: str, english: str, chinese: str, parameters: int) -> tuple[str, str]:
-    """What a model is, as `Card.about` has it.
+    """The description of a model for `Card.about`, in both languages.
 
     >>> write_about("word2vec", "a vector a word", "每词一个向量", 3000)
     ('word2vec: a vector a word. 3,000 parameters.', 'word2vec：每词一个向量。3,000 个参数。')
@@ -187,7 +188,7 @@ def write_card(card: Card) -> str:
 
 
 class _OwnType(NamedTuple):
-    """What the card of a model says it is, and the first thing to do with it."""
+    """The description of a model type on its card, and an example command."""
 
     english: str
     chinese: str
@@ -222,7 +223,7 @@ OWN_TYPES: dict[str, _OwnType] = {
 
 
 class OwnFolder(NamedTuple):
-    """What a folder holds. A tensor is a private view of the file: as stored, and read when it is used."""
+    """What a folder holds. A tensor is a private view of the file, read when it is used."""
 
     path: Path
     model_type: str
@@ -242,7 +243,7 @@ def save_folder(
     *,
     card: str | None = None,
 ) -> Path:
-    """Write a folder, whole or not at all; return its path.
+    """Write a folder, atomically; return its path.
 
     A folder that is already there is replaced if it is a model folder, and refused if it holds anything else. `config`
     is JSON: numbers, names, lists; its `vocabulary_size`, where it has one, must fit the tokenizer. `card` takes the
@@ -362,8 +363,8 @@ FACTS: dict[str, tuple[str, ...]] = {
 
 
 def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
-    """Sizes of a model by names that all kinds share, from config.json and the headers of the weights; of a file of
-    vectors how large it is."""
+    """Sizes of a model under names that all kinds share, from config.json and the headers of the weights; for a file of
+    vectors its size in bytes."""
     if path.is_file():
         return {"bytes": path.stat().st_size}
     facts: dict[str, int | str] = {}
@@ -419,7 +420,7 @@ def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _features(sizes: dict[str, Any] | None, mix: dict[str, Any] | None) -> str:
-    """The language model below a reader; empty if it has a table of vectors."""
+    """The language model below a plain encoder; empty if it has a table of vectors."""
     if not sizes:
         return ""
     text = ", ".join(f"{name} {value}" for name, value in sizes.items() if name != "model_type")

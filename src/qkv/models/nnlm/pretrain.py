@@ -42,7 +42,7 @@ from qkv.train.run_folder import Sessions
 
 
 class Carrying(nn.Module):
-    """A recurrent model, and the states in which its streams were left."""
+    """A recurrent model with the states of its streams."""
 
     def __init__(self, network: RNNLM, streams: int) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Carrying(nn.Module):
             part.zero_()
 
     def forward(self, batch: Batch) -> Tensor:
-        """What the next tokens are scored from (N, P); the streams of the batch have moved on."""
+        """The vectors from which the next tokens are scored (N, P); the states of the streams are advanced."""
         continues = batch.labels["continues"][:, None]
         # where, not times: a NaN state must not reach the next document
         begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in self.carried]  # (R, ·)
@@ -85,7 +85,7 @@ def _flat(states: States) -> list[Tensor]:
 
 
 class NextToken:
-    """The cross entropy of the token that comes next, of every token that has a next one."""
+    """The cross entropy of the next token, for every token that has one."""
 
     weights: Mapping[str, float] = {"next": 1.0}
 
@@ -100,7 +100,7 @@ class NextToken:
 
 
 def evaluate_next_token(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
-    """The mean loss, how many were right, of how many; a recurrent model must come with states of its own."""
+    """The mean loss, the number of correct predictions, and their total; a recurrent model needs states of its own."""
     device, objective = next(model.parameters()).device, NextToken()
     loss, right, count = 0.0, 0, 0
     for batch in batches:
@@ -110,7 +110,7 @@ def evaluate_next_token(model: nn.Module, batches: Iterable[Batch]) -> tuple[flo
 
 
 def next_token_flops(model: NNLM | RNNLM, batch: Batch) -> float:
-    """Multiplications and additions of forward and backward: 6 for a weight and a token that meets it."""
+    """Floating-point operations of forward and backward: 6 per weight and token."""
     inner = model.hidden if isinstance(model, NNLM) else model.stack
     weights = sum(weight.numel() for weight in inner.parameters() if weight.dim() == 2)
     width = model.config.hidden_width if isinstance(model, NNLM) else model.config.output_width
@@ -313,7 +313,7 @@ def _batches(config: LanguageModelConfig, corpus: Shards, tokenizer: Tokenizer) 
 
 
 def _matrices(model: nn.Module) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of words."""
+    """The weights that Muon optimises and the number of matrices in each; word tables are not among them."""
     found: dict[str, int] = {}
     for name, module in model.named_modules():
         if isinstance(module, Cell):

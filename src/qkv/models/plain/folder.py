@@ -79,7 +79,7 @@ def save_reader(
     labels: Sequence[str] = (),
     record: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a folder, whole or not at all; return its path."""
+    """Write a folder, atomically; return its path."""
     config = {**asdict(model.config), "heads": list(model.heads), "labels": list(labels)}
     if (features := model.config.features) is None:
         del config["features"]
@@ -104,7 +104,7 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
 
 
 def read_embedder_config(table: object, where: Path) -> EmbedderConfig:
-    """The config of a language model, as a folder has it that has the model inside."""
+    """The config of the language model inside a folder of a plain encoder."""
     from qkv.models.elmo.network import ElmoConfig
     from qkv.models.rnnlm.network import RNNLMConfig
 
@@ -158,7 +158,7 @@ class Plain:
     def architecture(self) -> str:
         features = self.config.features
         below = "" if features is None else f" on vectors of {features.model_type}"
-        return f"reader of kind {self.config.kind}{below}"
+        return f"encoder of kind {self.config.kind}{below}"
 
     def encodes(self) -> Encodes:
         return Encodes(self.network, self.tokenizer, sizes_of_reader(self.config))
@@ -231,7 +231,7 @@ def _facts(folder: OwnFolder) -> Facts:
 
 
 def _open(path: Path, loading: Loading) -> Opened:
-    """The weights are a private mapping of the file, as a BERT's are."""
+    """Weights are a private mapping of the file."""
     found = read_folder(path, _MODEL_TYPE)
     facts = _facts(found)
     config, tensors = _config(found.config, path), found.tensors
@@ -296,7 +296,7 @@ def count_layers(kind: str, sizes: ReaderSettings) -> int:
 def build_untrained(
     kind: str, sizes: ReaderSettings, below: Feeds | None, tokenizer: Tokenizer, named: str, tell: Callable[[str], None]
 ) -> Opened:
-    """A plain encoder on torch's meta device, where nothing is drawn yet, but for what was trained before."""
+    """A new plain encoder on torch's meta device; only pretrained parts have values."""
     if below is not None and sizes.embedding_width not in (None, below.width):
         raise InputError(
             f"reader.embedding_width is {sizes.embedding_width}, and the vectors of {below.place} have {below.width}."
@@ -340,8 +340,7 @@ def _put_in(network: ReaderWithHeads, below: Feeds, tokenizer: Tokenizer) -> str
 
 
 def draw_unknown(table: Tensor, known: Tensor) -> Tensor:
-    """(V, E), where the tokens that have no vector are drawn as widely as the others spread: alike in every seed, as
-    the vectors are."""
+    """(V, E) where tokens without a vector are drawn with the deviation of the others, from a fixed seed."""
     drawn = torch.randn(table.shape, generator=torch.Generator().manual_seed(0)) * table[known].std(correction=0)
     return torch.where(known[:, None], table, drawn)
 
@@ -362,7 +361,7 @@ def _load_features(network: ReaderWithHeads, below: Feeds) -> None:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """In the place of a table (`Feeds` of models/family.py)."""
+    """A language model in the place of a table (`Feeds` of models/family.py)."""
 
     folder: OwnFolder
     features: EmbedderConfig
@@ -491,7 +490,7 @@ def _network(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> ReaderWith
 
 
 def _around(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> tuple[ReaderWithHeads, Tensor | None]:
-    """An encoder of kind lookup, and (V,) which tokens have a vector; None: all of them."""
+    """An encoder of kind lookup, and (V,) which tokens have a vector; None if all have."""
     with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(
             _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id), words=tokenizer

@@ -1,4 +1,4 @@
-"""Folders of recurrent language models (models/folders/own.py): what writes, what a task finds below it.
+"""Folders of recurrent language models (models/folders/own.py): generation, and features for tasks.
 
 It writes with its state as what decoding goes on from (search/decoding.py). It has no positions, so a text may become
 as long as one likes; what a row remembers is one vector a layer.
@@ -31,7 +31,7 @@ class RecurrentState:
 
 
 class RecurrentWriting:
-    """Called as a GPT is: `start` reads prompts but for their last tokens, `step` takes the token written last."""
+    """The same interface as a GPT: `start` reads prompts except their last tokens, `step` takes the last token."""
 
     def __init__(self, network: RNNLM) -> None:
         self.network = network

@@ -37,7 +37,7 @@ _Floats = NDArray[np.float32]
 
 
 class Tables(NamedTuple):
-    """What is drawn from; `models/word2vec/objective.py` makes them."""
+    """The tables to draw from; built by models/word2vec/objective.py."""
 
     keep: NDArray[np.uint64]  # (V,) of 2³², the chance that a word of the text stays in it
     thresholds: NDArray[np.uint64]  # (V,) of 2³², the chance that a negative is what was drawn, and
@@ -124,7 +124,7 @@ draw, below, scores, spread, loss_of = map(inlined, (_draw, _below, _scores, _sp
 
 @cache
 def compile_kernel(width: int, negatives: int, cbow: bool) -> Learn:
-    """Compiled on its first call, which takes seconds; cached on disk next to this file if that is writable."""
+    """Compiles on the first call (some seconds)."""
     D, K = width, negatives
     N = -(-(1 + K) // GROUP) * GROUP
     SUMS, INPUT = N * D, 2 * N * D  # the scratch array: N outputs, N sums of what to add to them, the input

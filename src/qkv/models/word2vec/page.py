@@ -80,7 +80,7 @@ def _drawn(words: Sequence[PlacedWord]) -> Iterator[str]:
 
 
 def _scale(values: Sequence[float], begin: float, end: float) -> list[float]:
-    """Values on the picture; the same for all if they are."""
+    """Values as positions on the picture; all in the middle if they are equal."""
     low, high = min(values), max(values)
     if not high > low:
         return [(begin + end) / 2] * len(values)
@@ -102,7 +102,7 @@ TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "�
 
 @dataclass(frozen=True)
 class VectorFacts:
-    """What the run's own files do not say; None is not known."""
+    """Facts that the run's files do not hold; None if unknown."""
 
     words: int  # that have a vector
     width: int
@@ -178,7 +178,7 @@ def _figures(log: RunLog, facts: VectorFacts) -> Iterator[Figure]:
 
 
 def _blind(facts: VectorFacts) -> float:
-    """The loss where every score is 0: a coin for the word and for each negative."""
+    """The loss if every score is 0."""
     return (facts.negatives + 1) * math.log(2)
 
 
@@ -266,7 +266,7 @@ def _curves(log: RunLog, facts: VectorFacts) -> Iterator[Chart]:
 
 
 def _neighbours(log: RunLog) -> tuple[Sample, ...]:
-    """Every word of the last evaluation, with its neighbours then and at a few moments before."""
+    """The words of the last evaluation, with their neighbours then and at earlier steps."""
     found = [(step, _by_word(one["neighbours"])) for step, one in log.evaluations if "neighbours" in one]
     if not found:
         return ()
