@@ -138,10 +138,10 @@ LONE, SMALL = 1e-3, 3e-4
 def default_settings(
     transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
 ) -> dict[str, Any]:
-    """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
+    """The default training settings: small models and heads alone have a higher learning rate.
 
-    `width` is that of a BERT or a GPT. None is a new encoder, with the learning rate of a head; on a language model that
-    is trained with it, that of a small BERT.
+    `width` is that of a BERT or a GPT. None is a new encoder, with the learning rate of a head; on a language model
+    that is trained with it, that of a small BERT.
     """
     lr = LONE
     if width is not None and transfer.moves_encoder:
