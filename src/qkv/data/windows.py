@@ -23,6 +23,7 @@ Shapes: E examples (texts), R rows (windows), N tokens of a batch, C tokens of a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -87,7 +88,7 @@ class _Part:
     counted_starts: Integers
     counted_ends: Integers
 
-    @property
+    @cached_property
     def lengths(self) -> Integers:
         return self.ends - self.starts
 

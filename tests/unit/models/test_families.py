@@ -104,7 +104,12 @@ def test_a_folder_is_read_once(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     MAKERS[name](tmp_path / name)
     read: list[Any] = []
     load_tokenizer = Tokenizer.load
-    monkeypatch.setattr(Tokenizer, "load", lambda *given: (read.append(given), load_tokenizer(*given))[1])
+
+    def count(*given: Any) -> Tokenizer:
+        read.append(given)
+        return load_tokenizer(*given)
+
+    monkeypatch.setattr(Tokenizer, "load", count)
     opened = open_model(tmp_path / name)
     for kind in opened.facts.abilities:
         opened.ability(kind)
