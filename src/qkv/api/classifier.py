@@ -50,7 +50,7 @@ class TargetLabels:
     spelled: tuple[str | tuple[str, ...], ...] = ()  # of each example, as a task reads it
 
     def array(self) -> NDArray[Any]:
-        """(L,) the classes; of their own type where they all have the same."""
+        """(L,) the classes, with their own type if all have the same."""
         if len({type(one) for one in self.classes}) == 1:
             return np.array(self.classes)
         mixed = np.empty(len(self.classes), dtype=object)
@@ -108,7 +108,7 @@ def _columns(y: NDArray[Any]) -> TargetLabels:
 
 
 def _plain(item: Any) -> Any:
-    """numpy's own numbers and arrays as Python's."""
+    """Numbers and arrays of numpy as Python objects."""
     return item.tolist() if isinstance(item, np.generic | np.ndarray) else item
 
 
@@ -142,7 +142,7 @@ def _in_order(labels: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def restore_labels(form: str, classes: Sequence[Any]) -> TargetLabels:
-    """From what a saved folder says."""
+    """The labels from the record of a saved folder."""
     return TargetLabels(form, tuple(classes))
 
 
@@ -202,7 +202,7 @@ class Classifier:
         self.tokenizer = tokenizer
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fine-tune the model on these examples. What was learned before is forgotten."""
+        """Fine-tune the model on these examples, from the start."""
         if self.kind not in LABEL_KINDS:
             raise InputError(
                 f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, LABEL_KINDS)} Known: {', '.join(LABEL_KINDS)}."
@@ -238,7 +238,7 @@ class Classifier:
         return self
 
     def predict(self, X: Any) -> Any:
-        """A label each, as they were in y: an array; a list of lists where y had lists."""
+        """An array of labels in the form of y; a list of lists if y had lists."""
         results = list(self._answers(X))
         labels = self._labels
         if labels.form == "numbers":
@@ -265,7 +265,7 @@ class Classifier:
         return np.array(rows, dtype=np.float64).reshape(-1, len(names))
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of texts that were answered right, with all their labels; R² for numbers."""
+        """The share of texts with all labels correct; R² for numbers."""
         answered = self.predict(X)
         wanted = list(y.to_numpy() if hasattr(y, "to_numpy") else y)
         if len(wanted) != len(answered):
@@ -280,7 +280,7 @@ class Classifier:
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """(L,) what was in y, in order. (An error before `fit`, like everything that is learned.)"""
+        """(L,) the labels of y, sorted. (An error before `fit`.)"""
         if not self.__sklearn_is_fitted__():
             raise AttributeError("classes_ is known after fit.")
         return self._labels.array()
@@ -292,7 +292,7 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu", threads: int | None = None) -> Self:
-        """From a folder that `save` wrote, or a classifier of `qkv finetune`; it can be fitted again, from there on."""
+        """Load a folder that `save` wrote, or a classifier of `qkv finetune`; a further `fit` starts from it."""
         loaded = open_model(model_folder(locate(folder)))
         model = Model(loaded, device_named(device), threads)
         task = model.solver.task
@@ -401,7 +401,7 @@ class Classifier:
 
 
 def _texts(X: Any) -> list[Any]:
-    """Whatever X is, as a list of texts or pairs; each is looked at later."""
+    """X as a list of texts or pairs; items are checked later."""
     if hasattr(X, "to_numpy"):  # a column or a table of pandas
         X = X.to_numpy()
     if isinstance(X, np.ndarray):

@@ -26,7 +26,7 @@ from qkv.files import replaced_file
 
 
 class _Writer(Protocol):
-    """Takes part after part, in order, and closes the file's format when all have come."""
+    """Takes parts in order, and completes the file at the end."""
 
     def add(self, texts: Sequence[str], part: Embeddings) -> None: ...
     def finish(self) -> None: ...
@@ -77,7 +77,7 @@ WRITERS: dict[str, Callable[[BinaryIO, int], _Writer]] = {".npy": NpyWriter, ".j
 
 @contextmanager
 def vector_file(path: Path, width: int) -> Iterator[_Writer]:
-    """Open a file by its ending; it takes its name when the block ends without an error, else nothing is left."""
+    """Open a file by its suffix; it gets its name when the block ends without an error, else it is removed."""
     check_name(path)
     with replaced_file(path) as part, part.open("wb") as file:
         writer = WRITERS[path.suffix.lower()](file, width)
@@ -86,7 +86,7 @@ def vector_file(path: Path, width: int) -> Iterator[_Writer]:
 
 
 def check_name(path: Path) -> None:
-    """Refuse a file we could not write before the work starts."""
+    """Refuse a file that cannot be written, before the work starts."""
     if Path(os.path.expanduser(path)).is_dir():
         raise InputError(f"Cannot write {path}: it is a folder.")
     suffix = path.suffix.lower()
@@ -96,7 +96,7 @@ def check_name(path: Path) -> None:
 
 
 def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
-    """One JSON object a text: text, n_tokens, n_windows, vector; of word vectors also n_without_vector."""
+    """One JSON object per text: text, n_tokens, n_windows, vector; for word vectors also n_without_vector."""
     numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows}
     if part.n_without_vector is not None:
         numbers["n_without_vector"] = part.n_without_vector
@@ -105,7 +105,7 @@ def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
 
 
 def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[str]:
-    """One JSON object a text: text, n_windows, tokens, each of them token, start, end, vector (null: it has none)."""
+    """One JSON object per text: text, n_windows, and tokens with token, start, end, vector (null if it has none)."""
     for text, found in zip(texts, part, strict=True):
         tokens = (
             _line({"token": token, "start": start, "end": end}, f'"vector": {_list(vector) if has_one else "null"}')
@@ -137,7 +137,7 @@ _Part = TypeVar("_Part", bound=Sized)
 
 @dataclass(frozen=True)
 class _Written:
-    """What a file of vectors holds and how long it took."""
+    """The content of a file of vectors, and the time it took."""
 
     out: str
     n_texts: int
@@ -149,13 +149,13 @@ class _Written:
 
 
 def file_texts(files: Sequence[Path], lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
-    """The texts of files in order; one without a vector is an error that names its line, or is left out."""
+    """The texts of files in order; one without a vector is an error with its line, or skipped."""
     lines = ((f"{file}, line {number}", text) for file, number, text in stream_placed_texts(files))
     return _with_vector(lines, lacks, skip_empty)
 
 
 def stdin_texts(lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
-    """The lines of standard input, likewise."""
+    """The lines of standard input, as in `file_texts`."""
     return _with_vector(((place, text) for text, place in read_texts(STDIN)), lacks, skip_empty)
 
 
@@ -210,7 +210,7 @@ def embed_to_file(
     layer: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> _Written:
-    """Write the vectors of texts as the ending of `out` says (see embed_files.py), whole or not at all.
+    """Write the vectors of texts in the format of the suffix of `out`, atomically.
 
     `progress` is told after each part how many texts it held.
     """

@@ -27,7 +27,7 @@ from qkv.models.family import ENCODES, Encodes, Opened
 
 @dataclass(frozen=True)
 class BlankCandidate:
-    """One proposal for a blank: the vocabulary's spelling, the same as running text, and its probability."""
+    """A candidate for a blank: its token, the same as running text, and its probability."""
 
     token: str
     text: str
@@ -51,7 +51,7 @@ class Blank:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """One vector a text, in the order the texts were given."""
+    """One vector per text, in order."""
 
     vectors: NDArray[np.float32]  # (texts, width)
     n_tokens: NDArray[np.int64]  # (texts,)
@@ -69,7 +69,7 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """One vector a token of a text; a token stands at text[start:end]."""
+    """One vector per token of a text; a token is at text[start:end]."""
 
     tokens: tuple[str, ...]  # as the vocabulary spells them
     offsets: tuple[tuple[int, int], ...]
@@ -83,7 +83,7 @@ class TokenVectors:
 
 @dataclass(frozen=True)
 class NextSentence:
-    """How likely the second text follows the first (BERT §3.1, task 2)."""
+    """The probability that the second text follows the first (BERT §3.1, task 2)."""
 
     is_next: float
     not_next: float
@@ -118,7 +118,7 @@ def _mean(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
 
 
 def _cls(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
-    """(N, D) → (R, D), what stands at [CLS]."""
+    """(N, D) → (R, D), the vectors of [CLS]."""
     return hidden[batch.first]
 
 
@@ -140,7 +140,7 @@ class Embedder:
     def parts(
         self, texts: Iterable[str], pooling: str | None, normalize: bool | None, tokens_per_batch: int | None
     ) -> Iterator[Embeddings]:
-        """One vector a text; see `Model.embed`."""
+        """One vector per text; see `Model.embed`."""
         pool, budget = self._pooling(pooling), self._budget(tokens_per_batch)
         unit = self.opened.sentence.normalize if normalize is None else normalize
         return self._parts(texts, pool, unit, budget)
@@ -148,11 +148,11 @@ class Embedder:
     def token_parts(
         self, texts: Iterable[str], normalize: bool, tokens_per_batch: int | None
     ) -> Iterator[list[TokenVectors]]:
-        """One vector a token; see `Model.embed_tokens`."""
+        """One vector per token; see `Model.embed_tokens`."""
         return self._token_parts(texts, normalize, self._budget(tokens_per_batch))
 
     def lacks(self, text: str) -> str | None:
-        """Why a text has no vector, to follow its name in a message; None where it has one."""
+        """Why a text has no vector, to follow its name in a message; None if it has one."""
         # a line of nothing but spaces is empty to the person who wrote it, even where spaces are tokens
         if not text.strip() or self.encodes.tokenizer.is_empty(text):
             return "is empty"
@@ -275,7 +275,7 @@ class Embedder:
     def _of_tokens(
         self, ids: list[list[int]], tokens_per_batch: int
     ) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
-        """(T, D) of every text, and (E,) its windows."""
+        """(T, D) of every text, and (E,) the number of its windows."""
         rows = self._rows(ids)
         counts = rows.counts()  # (R,)
         starts = np.cumsum(counts) - counts  # rows keep the order of the texts, and a row's counted tokens theirs
@@ -291,16 +291,16 @@ class Embedder:
 
     def _rows(self, ids: list[list[int]]) -> Rows:
         length, marks = self.encodes.sizes.max_length, self.encodes.tokenizer.marks
-        return Rows(ids, marks.start, marks.end, length, overlap=(length - 2) // 4)
+        return Rows(ids, marks, max_length=length, overlap=(length - 2) // 4)
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:
-    """(M,), whether what stands at these places is neither the [CLS] nor the [SEP] of its row"""
+    """(M,) whether the tokens at these positions are neither the [CLS] nor the [SEP] of their row"""
     return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
 
 
 def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
-    """Of the counted tokens those to keep (M,).
+    """Restrict the counted tokens to those to keep (M,).
 
     >>> counted = torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])
     >>> [part.tolist() for part in keep_counted(counted, torch.tensor([0, 1, 0, 1]))]
@@ -314,13 +314,13 @@ def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
 def _merged(
     found: NDArray[np.float32], rows: Rows, counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """(R, D) vectors of windows → (E, D) of texts, a window weighing as much as the tokens counted in it (R,), and how
-    many these are (E,)."""
+    """(R, D) vectors of windows → (E, D) of texts, weighted by the tokens counted in each window (R,), and the number
+    of these (E,)."""
     if len(rows) == rows.n_examples:
         return found, counts
-    first = np.flatnonzero(rows.cuts.windows == 0)  # rows keep the order of the texts
+    first = np.flatnonzero(rows.windows == 0)  # rows keep the order of the texts
     total = np.add.reduceat(counts, first)
-    weights = counts / total[rows.cuts.examples]  # (R,) exactly 1 for a text of one window
+    weights = counts / total[rows.examples]  # (R,) exactly 1 for a text of one window
     return np.add.reduceat(found * weights[:, None].astype(np.float32), first, axis=0), total
 
 

@@ -23,7 +23,7 @@ E = TypeVar("E", bound=Example)
 
 
 def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[E]:
-    """Each item as an example without a label; what cannot be one is told by its number, counted from 1."""
+    """Each item as an example without a label; an invalid one is an error with its number, counted from 1."""
     for number, item in enumerate(items, 1):
         example = item.unlabelled() if isinstance(item, kind) else kind.from_python(item)
         if example is None:
@@ -36,7 +36,7 @@ def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> 
 
 
 def is_one_input(inputs: Any, kind: type[Example], paired: bool | None) -> bool:
-    """Whether this is a single input: a tuple of two texts is, to a model that reads two texts.
+    """Whether this is a single input; a tuple of two texts is one for a model of text pairs.
 
     A list is always several inputs, and to a model of single texts (`paired` False) a tuple is, too.
     """
@@ -46,7 +46,7 @@ def is_one_input(inputs: Any, kind: type[Example], paired: bool | None) -> bool:
 
 
 def empty_part(example: Example, tokenizer: Tokenizer) -> str | None:
-    """Which part has not a single token: there is nothing to read, and any answer would be made up."""
+    """The name of a part without tokens; None if all parts have some."""
     return next((name for name, text in example.parts().items() if tokenizer.is_empty(text)), None)
 
 
@@ -64,7 +64,7 @@ UNTABLED = ("n_best",)  # too much for a cell
 
 
 class Inputs:
-    """Examples without labels, from anywhere; what was left out stands in `faults` when all have gone by.
+    """Examples without labels from any source; after the iteration, `faults` has those that were dropped.
 
     A text of which no token comes is left out, too: one such line must not stop a file of millions.
     """
@@ -75,7 +75,7 @@ class Inputs:
 
     @property
     def faults(self) -> list[Fault]:
-        """In the order of the input, as far as it was read."""
+        """The faults in the order of the input, as far as it was read."""
         return sorted([*getattr(self._source, "faults", ()), *self._own], key=lambda fault: fault.place)
 
     def __iter__(self) -> Iterator[Example]:
@@ -99,7 +99,7 @@ def open_inputs(
     columns: Mapping[str, str] | None = None,
     format: str | None = None,
 ) -> Inputs:
-    """What the command line was given: one file, standard input (a text a line), or texts.
+    """The inputs of the command line: one file, standard input (one text per line), or texts.
 
     A text without tokens is left out and listed; it is refused where no other was typed beside it.
     """
@@ -127,7 +127,7 @@ def open_inputs(
 
 
 def check_is_text(name: str, languages: bool = False) -> None:
-    """Refuse what was surely meant as a file: a name among others, a folder, or one that is not there.
+    """Refuse a text that is probably a file name: of a file among others, of a folder, or of a missing file.
 
     `languages`: files of translators may end in the two letters of a language, news.de.
     """
@@ -167,7 +167,7 @@ def _examples(
 
 
 def make_record(example: Example, result: Any) -> dict[str, Any]:
-    """An input and what was said about it, as one object."""
+    """An input and its result as one object."""
     line = {"line": example.place.line} if example.place.line else {}
     answered = result.to_dict()
     # a result's "text" is the answer, where the input's own is a passage
@@ -175,7 +175,7 @@ def make_record(example: Example, result: Any) -> dict[str, Any]:
 
 
 class ResultWriter(AbstractContextManager["ResultWriter"]):
-    """A .jsonl, .csv or .tsv file that grows as results come, and is there when all have.
+    """Writes a .jsonl, .csv or .tsv file as results come; it appears under its name when complete.
 
     A table has the same columns for every input of a task: what an input does not have is an empty cell.
     """
@@ -223,7 +223,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
 
 
 def _cell(value: Any) -> Any:
-    """What a cell holds: a number or a text as it is, several labels with bars between, anything else as JSON."""
+    """The content of a cell: a number or text, several labels separated by bars, anything else as JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list) and all(isinstance(part, str) for part in value):

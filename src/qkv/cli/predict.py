@@ -58,11 +58,12 @@ def predict(
         raise InputError('Give texts or a file: qkv predict RUN "a text"; or - to read standard input.')
     check_not_read(out, inputs)
     suffix = suffix_of(out, _WRITTEN) if out is not None else None
-    from qkv.api.model import load
+    from qkv.api.model import load_for
     from qkv.api.predict import ResultWriter, make_record, open_inputs
     from qkv.cli.terminal import ResultPrinter, print_json, progress, say
+    from qkv.models.family import HAS_TASK
 
-    model = load(run, device=device, threads=threads)
+    model = load_for(HAS_TASK, run, device, threads)
     columns = drop_missing(text=text, pair=pair)
     source = open_inputs(
         model.solver.task,

@@ -313,7 +313,16 @@ def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> li
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(-sizes, kind="stable")
-    reach = np.cumsum(sizes[order])  # (R,) tokens up to and including this row
+    return cut_batches(order, sizes[order], tokens_per_batch)
+
+
+def cut_batches(order: Integers, weights: Integers, tokens_per_batch: int) -> list[Integers]:
+    """Split rows in this order into batches of as many as fit the budget, at least one.
+
+    >>> [batch.tolist() for batch in cut_batches(np.array([3, 0, 1, 2]), np.array([2, 3, 4, 9]), 6)]
+    [[3, 0], [1], [2]]
+    """
+    reach = np.cumsum(weights)  # (R,) tokens up to and including this row
     batches, begin, before = [], 0, 0
     while begin < len(order):
         end = max(int(np.searchsorted(reach, before + tokens_per_batch, side="right")), begin + 1)

@@ -4,6 +4,7 @@ What this file does NOT do: change the batch size. It is a setting of the run, w
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,11 @@ import torch
 
 from qkv.errors import InputError, did_you_mean
 from qkv.train.optim import TrainConfig
+
+
+def count_cores() -> int:
+    """The number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from qkv.data.corpus.documents import Block, Documents, SourceFile, open_sources, read_blocks, read_documents
 from qkv.data.readers import AnyPath
-from qkv.data.same_texts import SeenTexts
+from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
 from qkv.text.languages import COUNTED_LANGUAGES, Letters, language_shares
 from qkv.text.segmenter import split_sentences
@@ -119,7 +119,7 @@ class _Check:
         self.findings: dict[str, list[Finding]] = {kind: [] for kind in CORPUS_FINDINGS}
         self.letters, self.by_language = Letters(), np.zeros(len(COUNTED_LANGUAGES), np.int64)
         self.bytes = self.documents = self.sentences = self.characters = self.longest = self.single = 0
-        self.seen_documents, self.seen_lines = SeenTexts(), SeenTexts()
+        self.seen_documents, self.seen_lines = SameTexts(), SameTexts()
         self.document = _Document()
         self.limits: list[str] = []
         self._before = (0, 0)  # documents and long lines before the current file

@@ -369,7 +369,7 @@ class _Check:
     def example(self, number: int, example: Example) -> None:
         first, second = example.texts()
         self.characters.append(len(first) + len(second or ""))
-        self.texts.add(hash(example.identity()), hash(example.expected()), number, example.place.line)
+        self.texts.add(hash(example.identity()), number, example.place.line, hash(example.expected()))
         for text in (first, second):
             if text and text is not self._last_text:
                 self.writing(text, example.place)

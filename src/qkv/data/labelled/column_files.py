@@ -98,7 +98,7 @@ def looks_like_columns(start: Beginning) -> bool:
 
 
 def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
-    sample = list(islice(_sentences(wanted, iter(enumerate(start.lines, 1))), _looked_at))
+    sample = list(islice(_sentences(enumerate(start.lines, 1)), _looked_at))
     if not start.whole and len(sample) > 1:
         sample.pop()
     widths = Counter(len(columns) for sentence in sample for _, columns in sentence.rows)
@@ -123,7 +123,7 @@ def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
         tag = None  # another column; labels are not required
 
     def units() -> Iterator[tuple[int, Sentence]]:
-        for sentence in _sentences(wanted, checked_lines(wanted.path)):
+        for sentence in _sentences(checked_lines(wanted.path)):
             yield sentence.rows[0][0], sentence
 
     def convert(line: int, sentence: Sentence, report: ReportFault) -> Iterable[TagExample]:
@@ -153,7 +153,7 @@ def _split(line: str) -> list[str]:
     return [" ", *columns] if line[0] == " " and len(columns) == 1 else columns
 
 
-def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[Sentence]:
+def _sentences(numbered: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
     rows: list[tuple[int, list[str]]] = []
     group, documents = None, 0
     for number, line in numbered:

@@ -102,7 +102,7 @@ class _Check:
         self.findings: dict[str, list[Finding]] = {kind: [] for kind in PAIR_FINDINGS}
         self.facts: list[PairFacts] = []
         self.notes: list[str] = []
-        self.numbers, self.lines = array("H"), array("I")  # file and line of every pair
+        self.numbers, self.lines = array("I"), array("I")  # file and line of every pair
         self.characters = (array("I"), array("I"))
         self.tokens = (array("I"), array("I"))
         self.sources, self.targets, self.both = SameTexts(), SameTexts(), SameTexts()
@@ -135,9 +135,9 @@ class _Check:
         self.numbers.append(number)
         self.lines.append(pair.place.line)
         keys = [hash(fold_to_letters(text)) for text in pair[:2]]
-        self.sources.add(keys[0], keys[1], number, pair.place.line)
-        self.targets.add(keys[1], keys[0], number, pair.place.line)
-        self.both.add(hash((keys[0], keys[1])), 0, number, pair.place.line)
+        self.sources.add(keys[0], number, pair.place.line, label=keys[1])
+        self.targets.add(keys[1], number, pair.place.line)
+        self.both.add(hash((keys[0], keys[1])), number, pair.place.line)
         for lengths, side, text in zip(self.characters, SIDES, pair[:2], strict=True):
             lengths.append(len(text))
             if not text.isascii() or not text.isprintable():

@@ -138,10 +138,10 @@ LONE, SMALL = 1e-3, 3e-4
 def default_settings(
     transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
 ) -> dict[str, Any]:
-    """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
+    """The default training settings: small models and heads alone have a higher learning rate.
 
-    `width` is that of a BERT or a GPT. Without one it is a reader, which takes the steps of a head, whatever its size;
-    where it stands on a language model that moves with it, those of a small BERT.
+    `width` is that of a BERT or a GPT. None is a new encoder, with the learning rate of a head; on a language model
+    that is trained with it, that of a small BERT.
     """
     lr = LONE
     if width is not None and transfer.moves_encoder:
@@ -211,7 +211,7 @@ def locate_model(model: str) -> str:
     kind = model.removeprefix(SCRATCH)
     if kind not in READER_KINDS:
         raise InputError(
-            f"There is no reader '{kind}'.{did_you_mean(kind, READER_KINDS)} Known: {', '.join(READER_KINDS)}."
+            f"There is no encoder '{kind}'.{did_you_mean(kind, READER_KINDS)} Known: {', '.join(READER_KINDS)}."
         )
     return model
 
@@ -234,7 +234,7 @@ def resolve_encoder(config: FinetuneConfig, describe: Described = describe_model
     if config.embeddings is not None:
         raise InputError(
             f"{config.model} ({facts.model_type}) is itself what --embeddings brings. Give one of the two with "
-            "--embeddings, and a reader for it with --model, scratch:lstm for example."
+            "--embeddings, and a new encoder for it with --model, scratch:lstm for example."
         )
     return replace(config, model=f"{SCRATCH}lookup", embeddings=config.model)
 
@@ -288,11 +288,10 @@ def check_sources(config: FinetuneConfig) -> None:
     for name in ("embeddings", "tokenizer"):
         if getattr(config, name) is not None:
             raise InputError(
-                f"{name} is for a reader made from nothing, --model scratch:lstm for example; {config.model} has its "
-                "own."
+                f"{name} is for a new encoder, --model scratch:lstm for example; {config.model} has its own."
             )
     if config.reader != ReaderSettings():
-        raise InputError(f"reader.* are sizes of a reader made from nothing; {config.model} has its own.")
+        raise InputError(f"reader.* are sizes of a new encoder; {config.model} has its own.")
 
 
 def check_encoder_sizes(config: FinetuneConfig) -> None:

@@ -20,7 +20,7 @@ from qkv.tasks.task import LabelScore, Scored
 
 ACTIONS = {
     "dropped": Phrase("left out", "略去"),
-    "mended": Phrase("mended", "修正"),
+    "mended": Phrase("repaired", "修正"),
     "noted": Phrase("noted", "记录"),
 }
 _SHOWN = 12
@@ -45,7 +45,7 @@ class DataUsed:
             Phrase("tokens", "词元"),
             Phrase("longest", "最长"),
             Phrase("in windows", "分窗口的"),
-            Phrase("mended", "修正"),
+            Phrase("repaired", "修正"),
             Phrase("left out", "略去"),
         )
         text = render_bar_table(headings, [_row(name, part) for name, part in self.parts])
