@@ -29,6 +29,8 @@ FACTS = {"format_data", "print_facts"}
 TABLES = re.compile(r".*_FINDINGS$|^METRIC_NAMES$")
 GRAMMAR = set("is are has have was were does do it them its their this these that those a an s es y ies".split()) | {""}
 """Endings and verbs that follow the number of a noun, which Chinese leaves out."""
+NAMES = set("beams gzip rnnlm nnlm marian renormalise sample stopping unigram xz".split())
+"""Names of options, programs and models that are chosen from in a message."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ def is_prose(text: str) -> bool:
     >>> is_prose("--model FOLDER"), is_prose("qkv check {0}"), is_prose(", longest {0}")
     (False, False, True)
     """
-    bare = re.sub(r"\{\d+\}", " ", text).strip()
+    bare = re.sub(r"\{\d+\}", "X", text).strip()
+    if re.fullmatch(r"(--?[\w-]+ \S+\s*)+", bare) and not bare.endswith("."):
+        return False
     if re.match(r"(qkv|export|cat|pip) ", bare) and not re.search(r" {3,}\S", bare):
         return False
     words = re.findall(r"(?<![\w./<\-\[{`_=])[A-Za-z][a-z'’]+(?![\w/_=(\[]|\.\w)", bare)
@@ -72,14 +76,19 @@ class Module:
     def __init__(self, path: Path) -> None:
         self.name = path.relative_to(SOURCE).as_posix()
         self.tree = ast.parse(path.read_text(encoding="utf-8"))
-        self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.nodes: list[ast.AST] = [self.tree]
+        for node in self.nodes:  # grows
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+                self.nodes.append(child)
         self.functions = {
-            node.name: node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            node.name: node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         }
         self.constants = dict(_assignments(self.tree.body))
         self.imported = {
             alias.asname or alias.name: (node.module or "", alias.name)
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
@@ -111,7 +120,7 @@ class Collector:
         self.bound: dict[ast.AST, dict[str, list[tuple[str, ast.expr]]]] = {}
         self.calls: dict[str, list[tuple[Module, ast.Call]]] = defaultdict(list)
         for module in self.modules.values():
-            for node in ast.walk(module.tree):
+            for node in module.nodes:
                 if isinstance(node, ast.Call):
                     self.calls[_called(node)].append((module, node))
         for module in self.modules.values():
@@ -120,7 +129,7 @@ class Collector:
     # Where messages are.
 
     def _collect(self, module: Module) -> None:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Call):
                 for message in self._messages(module, node):
                     self.add(module, message)
@@ -137,7 +146,7 @@ class Collector:
     def _messages(self, module: Module, call: ast.Call) -> Iterator[ast.expr]:
         name = _called(call)
         keywords = {word.arg: word.value for word in call.keywords}
-        if name in SINKS:
+        if name in SINKS and (isinstance(call.func, ast.Name) or name in METHODS):
             place = SINKS[name]
             if len(call.args) > place:
                 yield call.args[place]
@@ -147,9 +156,8 @@ class Collector:
             yield keywords["help"]
         elif name == "append" and isinstance(call.func, ast.Attribute) and _last(call.func.value) in NOTES:
             yield call.args[0]
-        elif name == "print_table":
-            if isinstance(call.args[0], ast.List):
-                yield from call.args[0].elts
+        elif name == "print_table" and isinstance(call.args[0], ast.List):
+            yield from call.args[0].elts
         if name in FACTS or name == "Family":
             for row in self._rows(module, call):
                 yield from row
@@ -181,9 +189,9 @@ class Collector:
         for other in self.modules.values():
             for function in other.functions.values():
                 for decorator in function.decorator_list:
-                    if isinstance(decorator, ast.Call) and _called(decorator) in ("command", "callback"):
-                        if other.name.startswith("cli/") and ast.get_docstring(function):
-                            self._docstring(other, function)
+                    called = _called(decorator) if isinstance(decorator, ast.Call) else ""
+                    if called in ("command", "callback") and other.name.startswith("cli/"):
+                        self._docstring(other, function)
 
     def _imported_function(self, module: Module, name: str) -> tuple[Module, ast.AST]:
         source, original = module.imported[name]
@@ -225,7 +233,7 @@ class Collector:
                 else:
                     text += part
             text = text.strip()
-            if is_prose(text) and text not in GRAMMAR:
+            if is_prose(text) and text not in GRAMMAR | NAMES:
                 found = True
                 entry = self.templates.setdefault(text, Template(text, tuple(marks)))
                 if place not in entry.places:
@@ -248,9 +256,8 @@ class Collector:
         for form in forms:
             if form in (VALUE, MESSAGE):
                 continue
-            if self._register(form, f"{module.name}:{expression.lineno}") or any(
-                part == Slot("message") for part in form
-            ):
+            registered = self._register(form, f"{module.name}:{expression.lineno}")
+            if registered or Slot("message") in form:
                 kind = "message"
         return Slot(kind)
 
@@ -337,7 +344,8 @@ class Collector:
                     return [MESSAGE]
                 if kind == "augmented":
                     self.augmented.append(f"{module.name}:{value.lineno}")
-                found += self.forms(module, value, depth + 1)
+                forms = self.forms(module, value, depth + 1)
+                found += [form for form in forms if kind != "looped" or not _is_name(form)]
             if here:
                 return found
             words = function.args
@@ -345,7 +353,8 @@ class Collector:
             if name in names:
                 return self._given(module, function, name, names, depth)
         home, value = self._constant(module, name)
-        return self.forms(home, value, depth + 1) if value is not None else []
+        forms = self.forms(home, value, depth + 1) if value is not None else []
+        return [form for form in forms if not _is_name(form)]
 
     def _given(
         self, module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, names: list[str], depth: int
@@ -361,7 +370,7 @@ class Collector:
             if value is None or isinstance(value, ast.Starred):
                 continue
             for form in self.forms(other, value, depth + 2):
-                if form in (VALUE, MESSAGE) or any(isinstance(one, str) and " " in one.strip() for one in form):
+                if not _is_name(form):
                     found.append(form)
         return found
 
@@ -452,13 +461,18 @@ def _bindings(function: ast.AST) -> dict[str, list[tuple[str, ast.expr]]]:
                 bind(target, value, "augmented")
             case ast.For(target=target, iter=ast.Tuple(elts=items) | ast.List(elts=items)):
                 for item in items:
-                    bind(target, item)
+                    bind(target, item, "looped")
             case ast.comprehension(target=target, iter=ast.Tuple(elts=items) | ast.List(elts=items)):
                 for item in items:
-                    bind(target, item)
+                    bind(target, item, "looped")
             case ast.ExceptHandler(name=str(name), type=ast.expr() as kind) if "InputError" in ast.unparse(kind):
                 found[name].append(("error", kind))
     return found
+
+
+def _is_name(form: Form) -> bool:
+    """Whether a text is one word: the name of a setting or a file, when it is in a list or an argument."""
+    return form != MESSAGE and not any(isinstance(part, str) and " " in part.strip() for part in form)
 
 
 def _called(call: ast.Call) -> str:
