@@ -36,5 +36,5 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
 def listed(names: Iterable[str], most: int = 6) -> str:
     """Names for a message, cut short where there are many."""
     names = sorted(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    first = ", ".join(names[:most])
+    return first if len(names) <= most else f"{first} and {len(names) - most} more"

@@ -19,17 +19,19 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "qkv"
 
-ERRORS = {"InputError", "RefusalError", "UnknownQuestionError", "RefusedError"}
 SINKS = dict.fromkeys(("say", "write", "tell", "message", "fraction", "progress", "translate", "warn"), 0)
-SINKS |= dict.fromkeys(ERRORS, 0) | {"Fault": 2, "Finding": 3}
-NOTES = {"notes", "limits"}
+SINKS |= {"InputError": 0, "RefusalError": 1, "UnknownQuestionError": 1, "Fault": 2, "Finding": 3, "JobKind": 0}
+"""Functions that are given a message, and where. The server's own refusals have codes, which its page translates."""
+METHODS = {"message", "warn"}
+"""Those that may be methods: a file too has `write` and `tell`."""
+NOTES = {"notes", "limits", "lines", "said"}
 """Lists of messages: what is appended to them is shown."""
-FACTS = {"format_data", "print_facts"}
-"""Functions with tables of facts: a name and a text a row."""
+FACTS = re.compile(r"format_data|_?lines_of_\w+")
+"""Functions that return tables of facts: a name and a text a row."""
 TABLES = re.compile(r".*_FINDINGS$|^METRIC_NAMES$")
 GRAMMAR = set("is are has have was were does do it them its their this these that those a an s es y ies".split()) | {""}
 """Endings and verbs that follow the number of a noun, which Chinese leaves out."""
-NAMES = set("beams gzip rnnlm nnlm marian renormalise sample stopping unigram xz".split())
+NAMES = set("alignments beams gzip mean rnnlm nnlm marian renormalise sample stopping unigram xz".split())
 """Names of options, programs and models that are chosen from in a message."""
 
 
@@ -63,12 +65,12 @@ def is_prose(text: str) -> bool:
     >>> is_prose("--model FOLDER"), is_prose("qkv check {0}"), is_prose(", longest {0}")
     (False, False, True)
     """
-    bare = re.sub(r"\{\d+\}", "X", text).strip()
+    bare = re.sub(r"\{\d+\}", "…", text).strip()
     if re.fullmatch(r"(--?[\w-]+ \S+\s*)+", bare) and not bare.endswith("."):
         return False
     if re.match(r"(qkv|export|cat|pip) ", bare) and not re.search(r" {3,}\S", bare):
         return False
-    words = re.findall(r"(?<![\w./<\-\[{`_=])[A-Za-z][a-z'’]+(?![\w/_=(\[]|\.\w)", bare)
+    words = re.findall(r"(?<![\w./<\-\[{`_=])[A-Za-z][a-z'’]+(?![\w_=(\[]|/(?!s$)|\.[\w…])", bare)
     return any(word for word in words)
 
 
@@ -133,8 +135,11 @@ class Collector:
             if isinstance(node, ast.Call):
                 for message in self._messages(module, node):
                     self.add(module, message)
-            elif isinstance(node, ast.keyword) and node.arg in NOTES and isinstance(node.value, ast.Tuple | ast.List):
-                for message in node.value.elts:
+            elif isinstance(node, ast.keyword | ast.Assign | ast.AugAssign):
+                for message in _listed(module, node):
+                    self.add(module, message)
+            elif isinstance(node, ast.FunctionDef) and FACTS.fullmatch(node.name):
+                for message in self._rows(module, node):
                     self.add(module, message)
         for name, value in module.constants.items():
             if TABLES.match(name) and isinstance(value, ast.Dict):
@@ -146,7 +151,8 @@ class Collector:
     def _messages(self, module: Module, call: ast.Call) -> Iterator[ast.expr]:
         name = _called(call)
         keywords = {word.arg: word.value for word in call.keywords}
-        if name in SINKS and (isinstance(call.func, ast.Name) or name in METHODS):
+        terminal = name not in ("say", "write") or module.name.startswith("cli/")
+        if name in SINKS and terminal and (isinstance(call.func, ast.Name) or name in METHODS):
             place = SINKS[name]
             if len(call.args) > place:
                 yield call.args[place]
@@ -158,24 +164,22 @@ class Collector:
             yield call.args[0]
         elif name == "print_table" and isinstance(call.args[0], ast.List):
             yield from call.args[0].elts
-        if name in FACTS or name == "Family":
-            for row in self._rows(module, call):
-                yield from row
+        elif name == "print_facts" and (function := module.function_of(call)) is not None:
+            yield from self._rows(module, function)
+        elif name == "Ability":
+            yield call.args[1]
+            yield from (one for one in [*call.args[3:], *keywords.values()] if isinstance(one, ast.Constant))
+        elif name == "Pretraining":
+            yield from (keywords[word] for word in ("model", "report") if word in keywords)
+        elif name == "Phrase" and module.name.startswith("models/") and _is_noun(call.args[0]):
+            yield call.args[0]
 
-    def _rows(self, module: Module, call: ast.Call) -> Iterator[list[ast.expr]]:
-        """The pairs of a function that prints facts, or that returns them."""
-        functions = [module.function_of(call)] if _called(call) == "print_facts" else []
-        if _called(call) == "format_data":
-            functions = [module.functions.get("format_data")]
-        for word in call.keywords:
-            if _called(call) == "Family" and word.arg == "info" and isinstance(word.value, ast.Name):
-                functions = [module.functions.get(word.value.id)]
-        for function in filter(None, functions):
-            for node in ast.walk(function):
-                if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.ctx, ast.Load):
-                    if isinstance(module.parents[node], ast.Subscript):
-                        continue
-                    yield node.elts
+    def _rows(self, module: Module, function: ast.AST) -> Iterator[ast.expr]:
+        """Both sides of the pairs in a function."""
+        for node in ast.walk(function):
+            inside = isinstance(module.parents.get(node), ast.Subscript | ast.Tuple)
+            if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 2 and not inside:
+                yield from node.elts
 
     def _verbs(self, module: Module) -> None:
         table = module.constants["VERBS"]
@@ -210,6 +214,8 @@ class Collector:
 
     def add(self, module: Module, expression: ast.expr) -> None:
         for form in self.forms(module, expression, 0):
+            if len(form) == 1 and isinstance(form[0], str):
+                form = _formatted(form[0])
             self._register(form, f"{module.name}:{expression.lineno}")
 
     def _register(self, form: Form, place: str) -> bool:
@@ -232,7 +238,7 @@ class Collector:
                     text += f"{{{len(marks) - 1}}}"
                 else:
                     text += part
-            text = text.strip()
+            text = re.sub(r"^(error|note|warning): ", "", text.strip())  # which are translated apart
             if is_prose(text) and text not in GRAMMAR | NAMES:
                 found = True
                 entry = self.templates.setdefault(text, Template(text, tuple(marks)))
@@ -302,7 +308,7 @@ class Collector:
                 return self.forms(module, value, depth + 1)
             case ast.Name(id=name):
                 return self._name(module, node, name, depth)
-            case ast.Attribute(attr="message"):
+            case ast.Attribute(attr="message" | "en" | "what" | "words"):
                 return [MESSAGE]
             case ast.Subscript(value=table):
                 return self._table(module, table, depth)
@@ -363,7 +369,8 @@ class Collector:
         place = names.index(name) - (1 if names[0] in ("self", "cls") else 0)
         found: list[Form] = []
         for other, call in self.calls.get(function.name, ()):
-            if other is not module and function.name not in other.imported:
+            method = isinstance(call.func, ast.Attribute)
+            if method != (names[0] in ("self", "cls")) or (other is not module and function.name not in other.imported):
                 continue
             words = {word.arg: word.value for word in call.keywords}
             value = words.get(name, call.args[place] if 0 <= place < len(call.args) else None)
@@ -388,7 +395,9 @@ class Collector:
                 return self.forms(module, owner, depth + 1)
             if name == "get":
                 return self._table(module, owner, depth)
-            if name == "format":
+            if name in ("format", "format_map"):
+                if self.forms(module, owner, depth + 1) == [MESSAGE]:
+                    return [MESSAGE]
                 texts = [form[0] for form in self.forms(module, owner, depth + 1) if len(form) == 1]
                 return [_formatted(text) for text in texts if isinstance(text, str)]
             if not (isinstance(owner, ast.Name) and owner.id == "self"):
@@ -468,6 +477,22 @@ def _bindings(function: ast.AST) -> dict[str, list[tuple[str, ast.expr]]]:
             case ast.ExceptHandler(name=str(name), type=ast.expr() as kind) if "InputError" in ast.unparse(kind):
                 found[name].append(("error", kind))
     return found
+
+
+def _listed(module: Module, node: ast.keyword | ast.Assign | ast.AugAssign) -> list[ast.expr]:
+    """The messages of notes=(…), lines = […] and notes += […]; `lines` of the terminal only."""
+    if isinstance(node, ast.keyword):
+        name = node.arg or ""
+    else:
+        name = _last(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+    terminal = name != "lines" or module.name.startswith("cli/")
+    value = node.value
+    return value.elts if name in NOTES and terminal and isinstance(value, ast.Tuple | ast.List) else []
+
+
+def _is_noun(node: ast.expr) -> bool:
+    """Whether a phrase says what a model is: "a BERT", which messages quote."""
+    return isinstance(node, ast.Constant) and bool(re.match("an? |word vectors", str(node.value)))
 
 
 def _is_name(form: Form) -> bool:

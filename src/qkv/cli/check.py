@@ -22,6 +22,7 @@ from qkv.cli.options import (
 )
 from qkv.cli.translate import split_two
 from qkv.errors import InputError
+from qkv.text.messages import translate
 
 if TYPE_CHECKING:
     from qkv.data.corpus.check import CorpusReport
@@ -41,10 +42,9 @@ def print_labelled(report: "LabelledReport") -> None:
     rows = [("task", report.task), ("examples", f"{report.examples:,}")]
     for facts in report.files:
         against = ", compared with the others" if facts.against else ""
-        lost = "".join(
-            f", {count:,} {what}" for what, count in (("dropped", facts.dropped), ("repaired", facts.mended)) if count
-        )
-        rows.append((facts.path, f"{facts.examples:,} examples{lost}{against} ({facts.read_as})"))
+        lost = f", {facts.dropped:,} dropped" if facts.dropped else ""
+        mended = f", {facts.mended:,} repaired" if facts.mended else ""
+        rows.append((facts.path, f"{facts.examples:,} examples{lost}{mended}{against} ({facts.read_as})"))
     for unit, lengths in (("characters", report.characters), ("tokens", report.tokens)):
         if lengths is not None:
             rows.append((unit, _describe_lengths(lengths)))
@@ -333,7 +333,9 @@ def _print(report: "CorpusReport") -> None:
     from qkv.data.corpus.check import CORPUS_FINDINGS
 
     languages = ", ".join(
-        f"{_LANGUAGE_NAMES.get(name, name)} {share:.0%}" for name, share in report.languages.items() if share >= 0.005
+        f"{translate(_LANGUAGE_NAMES.get(name, name))} {share:.0%}"
+        for name, share in report.languages.items()
+        if share >= 0.005
     )
     print_facts(
         [
@@ -341,7 +343,7 @@ def _print(report: "CorpusReport") -> None:
             ("sentences", f"{report.sentences:,}"),
             ("characters", f"{report.characters:,}"),
             ("longest document", f"{report.longest_document:,} characters"),
-            ("languages", languages or "none"),
+            ("languages", languages or translate("none")),
             ("files", f"{report.files:,}, {_size(report.bytes)} of text"),
         ],
     )

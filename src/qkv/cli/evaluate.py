@@ -21,6 +21,7 @@ from qkv.cli.options import (
     ThreadsOption,
     check_not_read,
     drop_missing,
+    write,
 )
 from qkv.cli.translate import split_two
 from qkv.errors import InputError
@@ -89,7 +90,7 @@ def evaluate_translations(
         print_json(found)
         return
     for line in _lines(found):
-        typer.echo(line)
+        write(line)
     if out is not None:
         from qkv.cli.terminal import say
 
@@ -223,7 +224,7 @@ def evaluate(
         return
     print_scores(Path(file).name, found["scores"])
     for line in _remarks(found):
-        typer.echo(line)
+        write(line)
 
 
 def _translates(run: str) -> bool:

@@ -258,7 +258,7 @@ def report_result(
 _EXTRA = re.compile(r"(?P<help>.*?)(?:\s*\[(?P<extra>(?:env var|default|required).*)\])?", re.DOTALL)
 
 
-_PIECES = re.compile(r"[（「“]?[\u2e80-\uffef][，。：；、！？）」”]*|\s+|[^\s\u2e80-\uffef]+")
+_PIECES = re.compile(r"\[[^\s\]]*\]|[（「“]?[\u2e80-\uffef][，。：；、！？）」”]*|\s+|[^\s\u2e80-\uffef]+")
 """What is kept on one line: a word, or a character with its punctuation."""
 
 
@@ -277,7 +277,7 @@ class ChineseHelp:
         return "".join(self.parts)
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        self._wrap(f"{translate('Usage:', 'zh')} {prog} {args}")
+        self._wrap(f"{translate('Usage:', 'zh')}{prog} {args}")
 
     def write_paragraph(self) -> None:
         if self.parts:

@@ -68,8 +68,8 @@ def print_table(
 
 
 def print_facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Print a table of names and texts, both in the user's language."""
-    print_table(["", ""], [(translate(name), translate(text)) for name, text in rows])
+    """Print a table of names and texts, both in the user's language; a single word is a name and stays as it is."""
+    print_table(["", ""], [(translate(name), translate(text) if " " in text else text) for name, text in rows])
 
 
 class _Finding(Protocol):

@@ -225,7 +225,7 @@ def _show(result: dict[str, Any]) -> None:
     for name, score in result["scores"].items():
         write(f"{name}, {score['pairs']:,} pairs:")
         for line in summarize_scores(score):
-            typer.echo(f"  {line}")
+            write(f"  {line}")
     write(f"weights: {result['weights']}")
 
 

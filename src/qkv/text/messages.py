@@ -18,9 +18,9 @@ from typing import NamedTuple
 from qkv.errors import InputError
 
 LANGUAGES = ("en", "zh")
+_KIND = re.compile("(error:|note:|warning:) ")
 _PLACE = re.compile(r"\{(\d+)(!t)?\}")
-_BETWEEN = re.compile(r"(, | and |; | or )")
-_CHINESE_BETWEEN = {", ": "，", " and ": "和", "; ": "；", " or ": "或"}
+_BETWEEN = {"; ": "；", ", ": "，", " and ": "和", " or ": "或"}
 _LONGEST_RUN = 4000  # characters in which two values without a separator are told apart
 
 _chosen: str | None = None  # by --lang
@@ -66,33 +66,32 @@ def translate(message: str, lang: str | None = None) -> str:
     """
     if (lang or language()) == "en" or not message:
         return message
-    whole = _find(message)
-    return whole if whole is not None else "\n".join(_line(line) for line in message.split("\n"))
+    whole = _prefixed(message)
+    return whole if whole is not None else "\n".join(map(_line, message.split("\n")))
 
 
 def _line(line: str) -> str:
     bare = line.strip()
-    found = _find(bare) if bare else None
+    found = _prefixed(bare) if bare else None
     return line if found is None else line.replace(bare, found, 1)
 
 
+def _prefixed(message: str) -> str | None:
+    """Translate a message, after "error: ", "note: " or "warning: " if it begins so."""
+    kind = _KIND.match(message)
+    said = message[kind.end() :] if kind else message
+    found = _value(said, lenient=False)
+    if found is None:
+        found = _find(said, lenient=True)
+    return f"{catalogue()[kind[1]]}{found or said}" if kind else found
+
+
 class _Template(NamedTuple):
-    literals: list[str]  # one more than there are runs of placeholders
-    runs: list[list[str]]  # placeholders without text between them
+    literals: list[str]  # one more than there are runs
+    runs: list[list[bool]]  # of placeholders without text between them: which are translated
+    order: list[int]  # numbers of the placeholders
     chinese: str
     weight: int  # characters of text
-
-    def matches(self, message: str) -> bool:
-        """Whether every literal occurs, in order."""
-        if not (message.startswith(self.literals[0]) and message.endswith(self.literals[-1])):
-            return False
-        at = 0
-        for literal in self.literals:
-            at = message.find(literal, at)
-            if at < 0:
-                return False
-            at += len(literal)
-        return True
 
 
 @cache
@@ -108,66 +107,98 @@ def _templates() -> list[_Template]:
     for english, chinese in catalogue().items():
         pieces = re.split(r"((?:\{\d+\})+)", english)
         if len(pieces) > 1:
-            literals = pieces[::2]
-            runs = [_PLACE.findall(run) for run in pieces[1::2]]
+            translated = {number for number, mark in _PLACE.findall(chinese) if mark}
+            numbers = [re.findall(r"\d+", run) for run in pieces[1::2]]
             found.append(
-                _Template(literals, [[number for number, _ in run] for run in runs], chinese, sum(map(len, literals)))
+                _Template(
+                    pieces[::2],
+                    [[number in translated for number in run] for run in numbers],
+                    [int(number) for run in numbers for number in run],
+                    chinese,
+                    sum(map(len, pieces[::2])),
+                )
             )
-    return sorted(found, key=lambda one: -one.weight)
+    return sorted(found, key=lambda one: (-one.weight, -len(one.order)))
 
 
-@cache
-def _pattern(literals: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("(.*?)".join(map(re.escape, literals)), re.DOTALL)
+def _find(message: str, lenient: bool = False, least: float = 0.0) -> str | None:
+    """Return the Chinese of a message that is in the catalogue.
 
-
-def _find(message: str) -> str | None:
-    """Return the Chinese of a message that is in the catalogue."""
+    lenient: values that are not in the catalogue, such as a message of another library, stay as they are
+    least: the share of the message that must be literal, or a message in it must be known
+    """
     message = message.strip()
     exact = catalogue().get(message)
     if exact is not None:
         return exact
     for template in _templates():
-        if template.matches(message) and (found := _pattern(tuple(template.literals)).fullmatch(message)):
-            translated = {number for number, mark in _PLACE.findall(template.chinese) if mark}
-            values: dict[str, str] = {}
-            for run, text in zip(template.runs, found.groups(), strict=True):
-                values.update(zip(run, _split(text, [number in translated for number in run]), strict=True))
-            return "".join(
-                values[piece] if number % 3 == 1 else piece
-                for number, piece in enumerate(_PLACE.split(template.chinese))
-                if number % 3 < 2
-            )
+        if template.weight < least * len(message) and not any(map(any, template.runs)):
+            continue
+        literals = template.literals
+        if not (message.startswith(literals[0]) and message.endswith(literals[-1])):
+            continue
+        if all(literal in message for literal in literals):
+            values = _match(message, len(literals[0]), template, 0, lenient=False)
+            if values is None and lenient:
+                values = _match(message, len(literals[0]), template, 0, lenient=True)
+            if values is not None:
+                return _fill(template, values)
     return None
 
 
-def _split(text: str, translated: Sequence[bool]) -> list[str]:
-    """Divide a text among values without text between them: a translated one is empty or in the catalogue."""
-    if len(translated) == 1:
-        return [_value(text) if translated[0] else text]
+def _match(message: str, start: int, template: _Template, run: int, lenient: bool) -> list[str] | None:
+    """Match the rest of a message, from the place of a run of values on. A translated value is empty or known: where
+    a literal occurs twice, as the full stop of "There is no file a.txt.", this tells which one is meant."""
+    if run == len(template.runs):
+        return [] if start == len(message) else None
+    literal = template.literals[run + 1]
+    last = run + 1 == len(template.runs)
+    at = len(message) - len(literal) if last else message.find(literal, start)
+    while at >= start:
+        values = _split(message[start:at], template.runs[run], lenient)
+        rest = None if values is None else _match(message, at + len(literal), template, run + 1, lenient)
+        if values is not None and rest is not None:
+            return values + rest
+        at = -1 if last else message.find(literal, at + 1)
+    return None
+
+
+def _split(text: str, translated: Sequence[bool], lenient: bool) -> list[str] | None:
+    """Divide a text among values without text between them, and translate those that are messages."""
+    first, *others = translated
+    if not others:
+        value = _value(text, lenient) if first else text
+        return None if value is None else [value]
     if len(text) > _LONGEST_RUN or not any(translated):
-        return [text, *[""] * (len(translated) - 1)]
-    first, *rest = translated
+        return [text, *[""] * len(others)]
     for at in range(len(text) + 1):
-        head, tail = text[:at], text[at:]
-        if first and head and _find(head) is None:
-            continue
-        others = _split(tail, rest)
-        if tail and rest == [True] and others == [tail]:
-            continue
-        return [_value(head) if first else head, *others]
-    return [text, *[""] * len(rest)]
+        head = _value(text[:at], lenient) if first else text[:at]
+        rest = None if head is None else _split(text[at:], others, False)
+        if head is not None and rest is not None:
+            return [head, *rest]
+    return [text, *[""] * len(others)] if lenient else None
 
 
-def _value(text: str) -> str:
-    """Translate a value; a list is translated name by name."""
-    found = _find(text)
-    if found is not None or not text:
-        return found or ""
-    parts = _BETWEEN.split(text)
-    names = [_find(name) for name in parts[::2]]
-    if len(names) == 1 or not any(names):
-        return text
-    between = [_CHINESE_BETWEEN[one] for one in parts[1::2]]
-    words = [name if name is not None else part for name, part in zip(names, parts[::2], strict=True)]
-    return "".join(word + joint for word, joint in zip(words, [*between, ""], strict=True))
+def _value(text: str, lenient: bool) -> str | None:
+    """Translate a value, sentence by sentence or name by name; if nothing in it is in the catalogue, it is None, or
+    lenient as it is."""
+    if not text.strip():
+        return ""
+    whole = _find(text, lenient)
+    if whole is not None:
+        return whole
+    sentences = re.split(r"(?<=[.?!]) (?=[A-Z])", text.strip())
+    known = [_find(sentence, lenient) for sentence in sentences] if len(sentences) > 1 else [None]
+    if None not in known:
+        return "".join(filter(None, known))
+    for separator, chinese in _BETWEEN.items():
+        parts = text.strip().split(separator)
+        names = [_find(name, least=0.5) for name in parts] if len(parts) > 1 else []
+        if any(names):
+            return chinese.join(name or _value(part, True) or part for name, part in zip(names, parts, strict=True))
+    return text if lenient else None
+
+
+def _fill(template: _Template, values: list[str]) -> str:
+    by_number = dict(zip(template.order, values, strict=True))
+    return _PLACE.sub(lambda place: by_number[int(place[1])], template.chinese)

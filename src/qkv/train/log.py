@@ -357,12 +357,9 @@ def describe_step(figures: Mapping[str, Any]) -> str:
     >>> describe_step({"loss": 6.81234, "tokens_per_second": 12345.6, "share_of_peak": 0.4})
     'loss 6.812  12,346 tokens/s  40 % of peak'
     """
-    parts = [f"loss {figures['loss']:.3f}"]
-    if "tokens_per_second" in figures:
-        parts.append(f"{figures['tokens_per_second']:,.0f} tokens/s")
-    if "share_of_peak" in figures:
-        parts.append(f"{figures['share_of_peak']:.0%} of peak".replace("%", " %"))
-    return "  ".join(parts)
+    speed = f"  {figures['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in figures else ""
+    peak = f"  {100 * figures['share_of_peak']:.0f} % of peak" if "share_of_peak" in figures else ""
+    return f"loss {figures['loss']:.3f}{speed}{peak}"
 
 
 def clock(seconds: float) -> str:

@@ -31,6 +31,7 @@ from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
 from qkv.models.folders.fields import MODULES
 from qkv.models.folders.weights import open_weights, read_header
+from qkv.text.messages import translate
 from qkv.text.tokenizer import FILES, Tokenizer
 
 CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
@@ -405,7 +406,7 @@ def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     vocabulary, words = vocabulary_line(facts["vocabulary"]), facts["record"].get("words")
     return [
         ("folder", facts["path"]),
-        ("model", f"{facts['model_type']}: {facts['about']}"),
+        ("model", f"{facts['model_type']}: {translate(facts['about'])}"),
         (
             "sizes",
             ", ".join(f"{name} {value}" for name, value in facts["config"].items() if not isinstance(value, dict)),

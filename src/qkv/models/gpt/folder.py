@@ -88,6 +88,7 @@ from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks, files_for_writing, never_written
 from qkv.nn.cpu.precision import check_weights, set_precision
 from qkv.report.bilingual import Phrase
+from qkv.text.messages import translate
 from qkv.text.tokenizer import Tokenizer
 
 EMBEDDINGS = {
@@ -255,7 +256,7 @@ def lines_of_gpt(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
     return [
         ("folder", path),
-        ("model", f"{facts['model_type']}: {facts['about']}"),
+        ("model", f"{facts['model_type']}: {translate(facts['about'])}"),
         (
             "layers",
             f"{sizes['layers']} of width {sizes['width']}, {sizes['heads']} attention heads, feed-forward "

@@ -55,6 +55,7 @@ from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.precision import check_precision, set_precision
 from qkv.report.bilingual import Phrase
 from qkv.search.options import GenerateConfig
+from qkv.text.messages import translate
 from qkv.text.tokenizer import Tokenizer
 
 _SIDES = ("source", "target")
@@ -194,7 +195,7 @@ def lines_of_translation(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         ("folder", facts["path"]),
-        ("model", f"{facts['model_type']}: {facts['about']}"),
+        ("model", f"{facts['model_type']}: {translate(facts['about'])}"),
         ("languages", f"{source} → {target}" if any(facts["languages"]) else ""),
         ("sizes", ", ".join(f"{name} {value}" for name, value in facts["config"].items())),
         ("longest text", f"{longest} tokens" if longest else ""),
