@@ -452,6 +452,9 @@ def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
 
         yield from read_texts("-")
     elif file is not None:
+        from qkv.cli.terminal import say_encodings
+
+        say_encodings([file])
         yield from _of_file(file)
     else:
         for number, text in enumerate(inputs, 1):

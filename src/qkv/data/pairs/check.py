@@ -111,7 +111,9 @@ class _Check:
     def found(self, kind: str, place: Place, message: str) -> None:
         self.counts[kind] += 1
         if len(self.findings[kind]) < self.named:
-            self.findings[kind].append(Finding(kind, place.file, place.line, message))
+            self.findings[kind].append(
+                Finding(kind, place.file, place.line, message, place.within if place.line else "")
+            )
 
     def file(self, number: int) -> None:
         part, source = self.files[number]

@@ -183,7 +183,7 @@ def test_bad_bytes_and_names(tmp_path: Path) -> None:
     path.write_bytes("text,label\n好,1\n".encode() + "评论,0\n".encode("gb18030"))
     with pytest.raises(InputError, match=r"a\.csv, line 3, byte 1 .*iconv -f gb18030"):
         labelled(path, "classify")
-    path.write_bytes("text,label\n".encode("utf-16"))
+    path.write_bytes("text,label\n\x01\n".encode("utf-16"))
     with pytest.raises(InputError, match="UTF-16"):
         labelled(path, "classify")
     with pytest.raises(InputError, match="There is no file .*b.csv. Did you mean 'a.csv'"):
