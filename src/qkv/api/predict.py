@@ -344,9 +344,8 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
             said = [*lead, *shares, *others]
         numbers = ["row", "line"] if self._inputs.names else ["line"]
         said = [*said, *numbers] if self.suffix != ".jsonl" else [*numbers, *said]
-        held = self._inputs.names or tuple(
-            {name: None for one in [*self._before, first] if one for name in one.record or {}}
-        )
+        seen = [one.record or {} for one in (*self._before, first) if one is not None]
+        held = self._inputs.names or tuple({name: None for record in seen for name in record})
         names = rename_taken(held, said)
         self.renamed = {old: new for old, new in names.items() if old != new}
         self._columns = names, said

@@ -126,6 +126,7 @@ def predict(
 
 def _describe_rows(written: "ResultWriter") -> str:
     """Say what differs from the input: rows without a result, columns with another name."""
-    rows = f"; {written.empty:,} rows without a text have no result" if written.empty else ""
-    renamed = ", ".join(f"{old!r} is now {new!r}" for old, new in written.renamed.items())
-    return f"{rows}; of the input {renamed}" if renamed else rows
+    rows = f"; rows without a text, which have no result: {written.empty:,}" if written.empty else ""
+    renamed = [f"{old!r} is now {new!r}" for old, new in written.renamed.items()]
+    more = f" and {len(renamed) - 3} more" if len(renamed) > 3 else ""
+    return f"{rows}; columns of the input: {', '.join(renamed[:3])}{more}" if renamed else rows

@@ -204,7 +204,7 @@ def script_variants(text: str) -> list[tuple[str, int, str]]:
 
 LABELLED_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
-    "unusable": "rows that cannot be used: `qkv finetune` stops at the first of them, or leaves all out with --skip-bad",
+    "unusable": "rows that cannot be used: training stops at the first of them, or leaves them out with --skip-bad",
     "leak": "texts that are also in the training files: scores on them are too good",
     "conflict": "repeated texts with another label",
     "label typo": "labels that look like a typo of another",
