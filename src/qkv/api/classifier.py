@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.api.model import Model
-from qkv.api.predict import make_examples
+from qkv.api.predict import frame_inputs, is_frame, make_examples
 from qkv.data.labelled.examples import Place, TextExample
+from qkv.data.labelled.tables import quote_names
 from qkv.errors import InputError, did_you_mean
 from qkv.jobs.finetune.data import DataPart, LabelledData, split_examples
 from qkv.jobs.finetune.run import make_finetuning
@@ -155,7 +156,8 @@ RECORD = "classifier"
 class Classifier:
     """A text classifier that learns from examples, in the manner of scikit-learn.
 
-    X is a list (or an array, or a column of a table) of texts, or of pairs (text, text). y holds a label each: texts,
+    X is a list (or an array, a Series, a DataFrame) of texts, or of pairs (text, text); of a DataFrame with more than
+    two columns, those with usual names. y holds a label each, or names the column of X with the labels: texts,
     whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of labels; numbers
     with kind="regression". `model` is what it starts from: a folder, any name that `qkv.load` takes, word vectors, a
     language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a `tokenizer`, all as in
@@ -207,6 +209,8 @@ class Classifier:
             raise InputError(
                 f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, LABEL_KINDS)} Known: {', '.join(LABEL_KINDS)}."
             )
+        if isinstance(y, str) and is_frame(X):
+            X, y = _split_frame(X, y)
         texts = _texts(X)
         if not texts:
             raise InputError("X is empty: there is nothing to learn from.")
@@ -402,7 +406,10 @@ class Classifier:
 
 def _texts(X: Any) -> list[Any]:
     """Whatever X is, as a list of texts or pairs; each is looked at later."""
-    if hasattr(X, "to_numpy"):  # a column or a table of pandas
+    if is_frame(X) and len(X.columns) > 2:
+        rows = frame_inputs(X, "classify", {})
+        return [(row["text"], row["pair"]) if "pair" in row else row["text"] for row in rows]
+    if hasattr(X, "to_numpy"):  # a column or a small table of pandas
         X = X.to_numpy()
     if isinstance(X, np.ndarray):
         if X.ndim == 2 and X.shape[1] <= 2:
@@ -413,6 +420,14 @@ def _texts(X: Any) -> list[Any]:
     if isinstance(X, str | Mapping) or not isinstance(X, Iterable):
         raise InputError(f"X is {X!r:.60}; give a list of texts, or of pairs of texts.")
     return list(X)
+
+
+def _split_frame(X: Any, y: str) -> tuple[Any, Any]:
+    """Take the column of the labels out of a DataFrame."""
+    if y not in X.columns:
+        names = [str(name) for name in X.columns]
+        raise InputError(f"X has no column {y!r}, only {quote_names(names)}.{did_you_mean(y, names)}")
+    return X.drop(columns=[y]), X[y]
 
 
 def _split(examples: list[TextExample], config: FinetuneConfig) -> LabelledData:

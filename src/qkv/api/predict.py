@@ -10,10 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
+from qkv.api.embedder import html_table
 from qkv.api.table_files import TableWriter, format_cell, rename_taken, table_file
 from qkv.data.labelled.binary_tables import TABLE_FORMATS
 from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput, is_two_texts
-from qkv.data.labelled.reader import Labelled, Row, labelled
+from qkv.data.labelled.opened import Wanted
+from qkv.data.labelled.reader import Labelled, Row, labelled, labelling_for
 from qkv.data.readers import STDIN, read_stdin_lines, read_whole
 from qkv.errors import InputError
 from qkv.tasks.table import AnyTask
@@ -34,6 +36,51 @@ def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> 
         if name := empty_part(example, tokenizer):
             raise InputError(f"Input {number}: {describe_empty(name)}.")
         yield example
+
+
+class Predictions(list[Any]):
+    """Results of `Model.predict`: a list that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [one.to_dict() for one in self[:_SHOWN]]
+        names = list({name: None for row in rows for name in row if name not in UNTABLED})
+        more = f", the first {_SHOWN}" if len(self) > _SHOWN else ""
+        cells = [[format_cell(row.get(name)) for name in names] for row in rows]
+        return html_table(names, cells, f"{len(self):,} predictions{more}")
+
+
+def is_frame(value: Any) -> bool:
+    """Whether this is a DataFrame: of pandas or like it."""
+    return hasattr(value, "columns") and hasattr(value, "to_numpy") and hasattr(value, "__getitem__")
+
+
+def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the rows of a DataFrame as inputs: {"text": …}, with "pair", "question" or "choices" if there are any."""
+    names = [str(name) for name in frame.columns]
+    labelling = labelling_for(task)
+    known = {
+        role: name for role, name in remembered.items() if role in labelling.roles and role not in ("label", "answer")
+    }
+    wanted = Wanted(Path("the DataFrame"), labelling, {}, needs_labels=False, remembered=known).recall(names)
+    columns = labelling.columns(wanted, names, "the DataFrame")
+    roles = {"context": "text"} if "context" in columns else {}
+    used = {
+        roles.get(role, role): columns[role]
+        for role in ("text", "context", "pair", "question", "choices")
+        if role in columns
+    }
+    lists = {
+        role: [list(part) for part in zip(*(_column(frame, names, one) for one in name.split(",")), strict=True)]
+        if name not in names
+        else _column(frame, names, name)
+        for role, name in used.items()
+    }
+    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
+def _column(frame: Any, names: Sequence[str], name: str) -> list[Any]:
+    values: list[Any] = frame[frame.columns[names.index(name)]].to_numpy().tolist()
+    return values
 
 
 def is_one_input(inputs: Any, kind: type[Example], paired: bool | None) -> bool:
@@ -57,6 +104,7 @@ def describe_empty(name: str) -> str:
 
 # Files.
 
+_SHOWN = 20  # predictions in a notebook
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio", *TABLE_FORMATS)
 OPTIONS = {"question": "--question", "pair": "--with", "choices": "--choice"}
 NEEDED = {"question": "a question: --question TEXT", "choices": "at least two choices: --choice TEXT --choice TEXT"}

@@ -146,7 +146,7 @@ class _Excel:
         if self._names is None:
             self._names = list(row)
             self._append(self._names)
-        self._append([format_cell(row.get(name)) for name in self._names])
+        self._append([_number_or_text(row.get(name)) for name in self._names])
 
     def _append(self, values: Sequence[Any]) -> None:
         self._count += 1
@@ -188,6 +188,10 @@ def format_cell(value: Any) -> Any:
     if isinstance(value, dict | tuple | list):
         return json.dumps(value, ensure_ascii=False, default=_json_value)
     return round(value, 6) if isinstance(value, float) else value
+
+
+def _number_or_text(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else format_cell(value)
 
 
 def _text(value: Any) -> str:
