@@ -58,24 +58,18 @@ def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> list[d
     """Return the rows of a DataFrame as inputs: {"text": …}, with "pair", "question" or "choices" if there are any."""
     names = [str(name) for name in frame.columns]
     labelling = labelling_for(task)
-    known = {
-        role: name for role, name in remembered.items() if role in labelling.roles and role not in ("label", "answer")
-    }
+    known = {role: name for role, name in remembered.items() if role in labelling.roles}
     wanted = Wanted(Path("the DataFrame"), labelling, {}, needs_labels=False, remembered=known).recall(names)
     columns = labelling.columns(wanted, names, "the DataFrame")
-    roles = {"context": "text"} if "context" in columns else {}
-    used = {
-        roles.get(role, role): columns[role]
-        for role in ("text", "context", "pair", "question", "choices")
-        if role in columns
-    }
-    lists = {
-        role: [list(part) for part in zip(*(_column(frame, names, one) for one in name.split(",")), strict=True)]
-        if name not in names
-        else _column(frame, names, name)
-        for role, name in used.items()
-    }
-    return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    inputs: dict[str, list[Any]] = {}
+    for role in ("text", "context", "pair", "question", "choices"):
+        if role in columns:
+            parts = [columns[role]] if columns[role] in names else columns[role].split(",")
+            cells = [_column(frame, names, part) for part in parts]
+            inputs["text" if role == "context" else role] = (
+                cells[0] if len(cells) == 1 else [list(row) for row in zip(*cells, strict=True)]
+            )
+    return [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
 
 
 def _column(frame: Any, names: Sequence[str], name: str) -> list[Any]:

@@ -107,7 +107,7 @@ def embed_texts(
             "--file",
             "-f",
             metavar="FILE",
-            help="File with one text per line: .txt .jsonl, also .gz .xz; or a table: csv tsv xlsx parquet; repeatable.",
+            help="Texts, one per line (.txt .jsonl, also .gz .xz), or a table (csv tsv xlsx parquet); repeatable.",
         ),
     ] = None,
     text: TextColumn = None,
