@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from qkv.api.model import Model
 from qkv.api.predict import frame_inputs, is_frame, make_examples
 from qkv.data.labelled.examples import Place, TextExample
-from qkv.data.labelled.tables import quote_names
+from qkv.data.labelled.tables import find_usual_column, quote_names
 from qkv.errors import InputError, did_you_mean
 from qkv.jobs.finetune.data import DataPart, LabelledData, split_examples
 from qkv.jobs.finetune.run import make_finetuning
@@ -156,14 +156,14 @@ RECORD = "classifier"
 class Classifier:
     """A text classifier that learns from examples, in the manner of scikit-learn.
 
-    X is a list (or an array, a Series, a DataFrame) of texts, or of pairs (text, text); of a DataFrame with more than
-    two columns, those with usual names. y holds a label each, or names the column of X with the labels: texts,
-    whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of labels; numbers
-    with kind="regression". `model` is what it starts from: a folder, any name that `qkv.load` takes, word vectors, a
-    language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a `tokenizer`, all as in
-    `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives features. `settings` are
-    changes to a run's config in the words of `qkv finetune --set`, such as ["texts_per_step=16"]. After `fit`:
-    `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
+    X is a list (or an array, a Series, a DataFrame) of texts, or of pairs (text, text); of a DataFrame the columns with
+    usual names ("text", …), or all if they are one or two. y holds a label each, or names the column of X with the
+    labels: texts, whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of
+    labels; numbers with kind="regression". `model` is what it starts from: a folder, any name that `qkv.load` takes,
+    word vectors, a language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a
+    `tokenizer`, all as in `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives
+    features. `settings` are changes to a run's config in the words of `qkv finetune --set`, such as
+    ["texts_per_step=16"]. After `fit`: `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
 
     >>> judge = Classifier(transfer="features")                                               # doctest: +SKIP
     >>> judge.fit(["快递太慢", "质量很好", …], ["bad", "good", …]).predict(["下次还来"])      # doctest: +SKIP
@@ -406,7 +406,7 @@ class Classifier:
 
 def _texts(X: Any) -> list[Any]:
     """Whatever X is, as a list of texts or pairs; each is looked at later."""
-    if is_frame(X) and len(X.columns) > 2:
+    if is_frame(X) and (len(X.columns) > 2 or find_usual_column("text", [str(name) for name in X.columns], "X")):
         rows = frame_inputs(X, "classify", {})
         return [(row["text"], row["pair"]) if "pair" in row else row["text"] for row in rows]
     if hasattr(X, "to_numpy"):  # a column or a small table of pandas

@@ -129,6 +129,13 @@ def check_pair_files(
         print_json(report.to_dict())
     else:
         print_pairs(report)
+    _exit(not report.sound)
+
+
+def _exit(has_faults: bool) -> None:
+    """End with exit code 1 if something is wrong."""
+    if has_faults:
+        raise typer.Exit(1)
 
 
 def _limits(model: str | None) -> "tuple[Languages | None, int]":
@@ -190,7 +197,7 @@ def check(
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="Corpus (.txt, .jsonl) or labelled files (csv, tsv, jsonl, CoNLL, SQuAD …), also .gz, .xz.",
+            help="Corpus (.txt, .jsonl) or labelled files (csv, xlsx, parquet, jsonl, CoNLL, SQuAD …), also .gz, .xz.",
         ),
     ] = None,
     field: Annotated[
@@ -251,10 +258,12 @@ def check(
     different length, duplicate pairs, development and test pairs that are also in the training set, unlikely length
     ratios, and lengths (with --model RUN in tokens).
 
-    Files are not changed; they are read once, in constant memory. The exit code is 0 whatever was found, and 2 if a
-    file is missing or its columns are unknown. --json prints one document: for a corpus files, bytes, documents,
-    sentences, characters, languages, counts, findings (kind, file, line, message), limits, …; for labelled files task,
-    files, examples, labels, characters, tokens, counts, findings, notes, …; for pairs files, pairs, ratio, several, …
+    Files are not changed; they are read once, in constant memory. The exit code is 0 if nothing is wrong, 1 if there
+    are findings (other than texts longer than the model), and 2 if a file is missing or its columns are unknown.
+
+    --json prints one document: for a corpus files, bytes, documents, sentences, characters, languages, counts, findings
+    (kind, file, line, message, place), limits, …; for labelled files task, files, examples, labels, characters, tokens,
+    counts, findings, notes, …; for pairs files, pairs, ratio, several, …
     """
     if named < 0:
         raise InputError(f"-n must be 0 or more, not {named}.")
@@ -288,6 +297,7 @@ def check(
             print_json(report.to_dict())
         else:
             _print(report)
+        _exit(bool(report.counts) or not report.documents)
         return
     _check_labelled(corpus, task, against or [], model, columns, format, separator, named, as_json)
 
@@ -323,6 +333,7 @@ def _check_labelled(
         print_json(report.to_dict())
     else:
         print_labelled(report)
+    _exit(report.has_faults)
 
 
 def _print(report: "CorpusReport") -> None:

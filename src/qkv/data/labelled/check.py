@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
-from qkv.data.labelled.examples import Example, Place, place_at
+from qkv.data.labelled.examples import LARGEST_NUMBER, Example, Place, place_at
 from qkv.data.labelled.opened import Labelling
 from qkv.data.labelled.reader import UNUSABLE, Labelled, guess_task, labelled, labelling_for
 from qkv.data.readers import AnyPath
@@ -205,6 +205,7 @@ def script_variants(text: str) -> list[tuple[str, int, str]]:
 LABELLED_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
     "unusable": "rows that cannot be used: training stops at the first of them, or leaves them out with --skip-bad",
+    "large number": "numbers that are too large to be learned: training stops at the first of them",
     "leak": "texts that are also in the training files: scores on them are too good",
     "conflict": "repeated texts with another label",
     "label typo": "labels that look like a typo of another",
@@ -466,6 +467,9 @@ class _Check:
             values = [(float(label), count) for label, count in self.labels.items()]
         except ValueError:
             return None
+        for label in self.labels:
+            if abs(float(label)) > LARGEST_NUMBER:
+                self.found("large number", self.label_places[label][0], label)
         mean = sum(value * count for value, count in values) / self.labels.total()
         return {"smallest": min(values)[0], "mean": mean, "largest": max(values)[0]}
 

@@ -46,6 +46,8 @@ def place_at(file: str, number: int, unit: str) -> Place:
     return Place(file, number if unit.endswith("row") else 1, number, unit)
 
 
+LARGEST_NUMBER = 1e15
+"""Of the labels of a regression: its square and sums of squares are far from overflow."""
 NO_PLACE = Place("", 0)
 """The place of an example from Python."""
 

@@ -24,6 +24,7 @@ from qkv.data.readers import BOM, COMPRESSED, UNREADABLE, AnyPath, numbered_line
 from qkv.errors import InputError
 
 _LOOKED_AT = 1 << 18  # bytes: hundreds of rows, and little to read
+_LONGEST_FIRST = 1 << 22  # bytes of a first line
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ def read_beginning(path: AnyPath, size: int = _LOOKED_AT) -> Beginning:
     try:
         with open_bytes(file) as stream:
             data = stream.read(size + 1)
+            if len(data) > size and b"\n" not in data:  # a header of many columns is read whole
+                data += stream.readline(_LONGEST_FIRST)
+                size = max(size, len(data) - 1)
     except UNREADABLE as error:
         raise unreadable_error(file, 0, error) from error
     whole = len(data) <= size

@@ -36,7 +36,7 @@ from qkv.data.labelled.tables import (
     may_be_header,
     quote_names,
 )
-from qkv.errors import InputError
+from qkv.errors import InputError, did_you_mean
 
 _LOOKED_AT = 50  # records read for the names of fields
 
@@ -92,9 +92,16 @@ def _open_without_header(wanted: Wanted, found: TableFile) -> dict[str, str]:
         raise InputError(f"{where} has no row that can be read as {found.format}.")
     for role, value in wanted.columns.items():
         if not all(part.strip().isdigit() for part in value.split(",")):
+            first = found.sample[0]
+            if may_be_header(first):
+                raise InputError(
+                    f"{where} has no column {value!r}: its first line is {quote_names(first)}."
+                    f"{did_you_mean(value, first)} Give the {role} as one of these names, or as a number from 1 to "
+                    f"{found.width:,} if this line is not a header."
+                )
             raise InputError(
-                f"{where} has no column {value!r}: its first line is not a header but {quote_names(found.sample[0])}. "
-                f"Give the {role} as a number from 1 to {found.width}, or write a header."
+                f"{where} has no column {value!r}: its first line is not a header but {quote_names(first)}. "
+                f"Give the {role} as a number from 1 to {found.width:,}, or write a header."
             )
     if wanted.columns:
         columns = wanted.labelling.numbered(wanted, found.names, where)
