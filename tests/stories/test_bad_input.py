@@ -171,7 +171,7 @@ def test_a_file_that_is_not_utf8(
     capsys: pytest.CaptureFixture[str], sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, out = tmp_path / "texts.txt", tmp_path / "v.npy"
-    file.write_bytes("a cat\n他欠我钱,我不是\n".encode("gb18030"))
+    file.write_bytes("一只猫\n".encode() + "他欠我钱,我不是\n".encode("gb18030"))  # two encodings
     for words in (
         ["embed", "-f", file, "-o", out, "-m", sound],
         ["tokenizer", "train", file, "--out", tmp_path / "new"],

@@ -5,6 +5,7 @@ takes it for UTF-8 only with one. parquet and xlsx need the extra `tables`.
 """
 
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,14 +35,19 @@ def table_file(path: Path, suffix: str) -> Iterator[TableWriter]:
     """Open a table for writing; it gets its name when the block ends without an error, else nothing is left."""
     check_table_library(path, suffix)
     with replaced_file(path) as part:
-        writer: TableWriter
         if suffix in (".parquet", ".xlsx"):
-            writer = _Parquet(path, part) if suffix == ".parquet" else _Excel(path, part)
-            yield writer
-            writer.finish()
+            library = _Parquet(path, part) if suffix == ".parquet" else _Excel(path, part)
+            try:
+                yield library
+                library.finish()
+            except BaseException:
+                library.discard()
+                raise
             return
         with part.open("w", encoding="utf-8-sig" if suffix == ".csv" else "utf-8", newline="") as stream:
-            writer = _JsonLines(stream) if suffix == ".jsonl" else _Cells(stream, "\t" if suffix == ".tsv" else ",")
+            writer: TableWriter = (
+                _JsonLines(stream) if suffix == ".jsonl" else _Cells(stream, "\t" if suffix == ".tsv" else ",")
+            )
             yield writer
             writer.finish()
 
@@ -133,6 +139,10 @@ class _Parquet:
             self._flush()
         self._writer.close()
 
+    def discard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
 
 class _Excel:
     def __init__(self, path: Path, part: Path) -> None:
@@ -171,6 +181,9 @@ class _Excel:
 
     def finish(self) -> None:
         self._book.save(self._part)
+
+    def discard(self) -> None:
+        self._book.save(io.BytesIO())  # closes and removes its temporary files
 
 
 def format_cell(value: Any) -> Any:

@@ -290,7 +290,8 @@ def _detect_utf16(sample: bytes) -> str | None:
     if not text or _control.search(text):
         return None
     known = sum(unicodedata.category(character) not in ("Cn", "Co") for character in text)
-    return encoding if known >= 0.99 * len(text) else None
+    usual = sum(character.isascii() or character in COMMON for character in text)  # spaces, line ends, frequent 汉字
+    return encoding if known >= 0.99 * len(text) and usual >= 0.05 * len(text) else None
 
 
 def _detect_without_nul(sample: bytes) -> str:

@@ -23,7 +23,6 @@ from qkv.errors import InputError
 
 TABLE_FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".xlsx": "xlsx", ".xlsm": "xlsx"}
 """Suffix → format."""
-_LIBRARIES = {"parquet": "pyarrow.parquet", "arrow": "pyarrow", "xlsx": "openpyxl"}
 _BATCH = 4096  # rows
 
 
@@ -58,11 +57,12 @@ def _is_workbook(path: Path) -> bool:
 
 def table_library(format: str, path: Path) -> Any:
     """Import the library for a format."""
-    name = _LIBRARIES[format]
     try:
-        return import_module(name)
+        if format == "xlsx":
+            return import_module("openpyxl")
+        return import_module("pyarrow.parquet") if format == "parquet" else import_module("pyarrow")
     except ImportError:
-        library = name.partition(".")[0]
+        library = "openpyxl" if format == "xlsx" else "pyarrow"
         raise InputError(
             f"{path}: {format} files need {library}, which is not installed: pip install 'qkv[tables]'."
         ) from None

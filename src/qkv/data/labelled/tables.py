@@ -240,7 +240,8 @@ class TableFile:
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of every row below the header; blank lines are skipped."""
         if self.sheet is not None:
-            found = self.sheet.rows()
+            # empty cells at the end of a row are not stored
+            found = ((number, cells + [""] * (self.width - len(cells))) for number, cells in self.sheet.rows())
         else:
             found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
         if self.header is not None:
