@@ -27,7 +27,6 @@ _LONGEST_CELL, _MOST_ROWS = 32_767, 1_048_576  # of Excel
 
 class TableWriter(Protocol):
     def write(self, row: Mapping[str, Any]) -> None: ...
-    def finish(self) -> None: ...
 
 
 @contextmanager
@@ -45,11 +44,7 @@ def table_file(path: Path, suffix: str) -> Iterator[TableWriter]:
                 raise
             return
         with part.open("w", encoding="utf-8-sig" if suffix == ".csv" else "utf-8", newline="") as stream:
-            writer: TableWriter = (
-                _JsonLines(stream) if suffix == ".jsonl" else _Cells(stream, "\t" if suffix == ".tsv" else ",")
-            )
-            yield writer
-            writer.finish()
+            yield _JsonLines(stream) if suffix == ".jsonl" else _Cells(stream, "\t" if suffix == ".tsv" else ",")
 
 
 def check_table_library(path: Path, suffix: str) -> None:
@@ -65,8 +60,6 @@ class _JsonLines:
     def write(self, row: Mapping[str, Any]) -> None:
         self._stream.write(json.dumps(row, ensure_ascii=False, default=_json_value) + "\n")
 
-    def finish(self) -> None: ...
-
 
 class _Cells:
     def __init__(self, stream: TextIO, delimiter: str) -> None:
@@ -81,8 +74,6 @@ class _Cells:
             )  # fmt: skip
             self._table.writeheader()
         self._table.writerow({name: format_cell(value) for name, value in row.items()})
-
-    def finish(self) -> None: ...
 
 
 class _Parquet:

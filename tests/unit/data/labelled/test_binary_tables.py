@@ -152,7 +152,7 @@ def test_remembered_columns(tmp_path: Path) -> None:
     path.write_text("text\nhello\n")
     assert [one.text for one in labelled(path, "classify", needs_labels=False, remembered=known)] == ["hello"]
     records = tmp_path / "todo.jsonl"
-    records.write_text(json.dumps({"body": "x", "Customer message": "hello"}) + "\n")
+    records.write_text(json.dumps({"body": "x", "n": 1, "Customer message": "hello"}) + "\n")
     found = list(labelled(records, "classify", needs_labels=False, remembered=known))
     assert found == [TextExample("hello", place=found[0].place)]
 

@@ -127,7 +127,19 @@ def test_words_after_many_characters_are_parted(tmp_path: Path) -> None:
     assert found[251].text == "我用iPhone 12"
 
 
-WEIBO = "科0\tO\n技1\tO\n全0\tO\n方1\tO\n位2\tO\n\n邓0\tB-PER.NOM\n先0\tI-PER.NOM\n生1\tI-PER.NOM\n在0\tO\n北0\tB-GPE.NAM\n京1\tI-GPE.NAM\n"
+WEIBO = """科0\tO
+技1\tO
+全0\tO
+方1\tO
+位2\tO
+
+邓0\tB-PER.NOM
+先0\tI-PER.NOM
+生1\tI-PER.NOM
+在0\tO
+北0\tB-GPE.NAM
+京1\tI-GPE.NAM
+"""
 
 
 def test_characters_with_their_index(tmp_path: Path) -> None:
