@@ -129,7 +129,7 @@ def check_pair_files(
         print_json(report.to_dict())
     else:
         print_pairs(report)
-    _exit(not report.sound)
+    _exit(report.has_faults)
 
 
 def _exit(has_faults: bool) -> None:
@@ -258,8 +258,9 @@ def check(
     different length, duplicate pairs, development and test pairs that are also in the training set, unlikely length
     ratios, and lengths (with --model RUN in tokens).
 
-    Files are not changed; they are read once, in constant memory. The exit code is 0 if nothing is wrong, 1 if there
-    are findings (other than texts longer than the model), and 2 if a file is missing or its columns are unknown.
+    Files are not changed; they are read once, in constant memory. The exit code is 1 if there are
+    faults, 2 if a file is missing or its columns are unknown, else 0. Repetitions, lengths, and mixed 简 and 繁 or full
+    and half width are remarks, not faults.
 
     --json prints one document: for a corpus files, bytes, documents, sentences, characters, languages, counts, findings
     (kind, file, line, message, place), limits, …; for labelled files task, files, examples, labels, characters, tokens,
@@ -297,7 +298,7 @@ def check(
             print_json(report.to_dict())
         else:
             _print(report)
-        _exit(bool(report.counts) or not report.documents)
+        _exit(report.has_faults)
         return
     _check_labelled(corpus, task, against or [], model, columns, format, separator, named, as_json)
 

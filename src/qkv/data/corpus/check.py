@@ -34,6 +34,8 @@ CORPUS_FINDINGS = {
     "repeated document": "repeated documents",
     "repeated line": "repeated long lines",
 }
+REMARKS = ("long document", "long sentence", "repeated document", "repeated line")
+"""Findings that are no faults."""
 LONG_DOCUMENT, LONG_SENTENCE, LONG_LINE = 100_000, 1_000, 50  # characters
 _NAMED = 20  # findings of each kind in the report
 
@@ -74,6 +76,8 @@ class CorpusReport:
     counts: dict[str, int]  # number of findings of each kind
     findings: list[Finding]  # the first of each kind
     limits: list[str]  # problems for next-sentence prediction; files that are not UTF-8
+
+    has_faults: bool  # something is wrong; not if all findings are remarks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -221,6 +225,7 @@ class _Check:
             counts={kind: self.counts[kind] for kind in CORPUS_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             limits=[*self.limits, *self.pairs(), *self.encodings()],
+            has_faults=not self.documents or any(kind not in REMARKS for kind, count in self.counts.items() if count),
         )
 
     def encodings(self) -> list[str]:

@@ -231,6 +231,8 @@ LABELLED_FINDINGS = {
     "marks": "texts with the rarer of full-width and half-width punctuation",
     "long": "examples longer than the model's limit, which are read in windows",
 }
+REMARKS = ("repeated", "script", "letters", "marks", "long")
+"""Findings that are no faults."""
 _NAMED = 20  # findings of each kind in the report
 _FEW = 10  # labels with fewer examples are noted
 _UNEVEN = 20  # ratio of the most to the least frequent label that is noted
@@ -259,11 +261,7 @@ class LabelledReport:
     findings: list[Finding]  # the first of each kind
     notes: list[str]
     sound: bool  # no findings, and usable for training: examples with different labels
-
-    @property
-    def has_faults(self) -> bool:
-        """Whether something is wrong: texts that are read in windows are not."""
-        return not self.sound and (bool(self.counts.keys() - {"long"}) or not self.counts)
+    has_faults: bool  # something is wrong; not if all findings are remarks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -452,6 +450,7 @@ class _Check:
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
             sound=not (self.useless or self.counts.total()),
+            has_faults=self.useless or any(kind not in REMARKS for kind, count in self.counts.items() if count),
         )
 
     @property

@@ -239,6 +239,7 @@ class TableFile:
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of every row below the header; blank lines are skipped."""
+        found: Iterator[tuple[int, list[str]]]
         if self.sheet is not None:
             # empty cells at the end of a row are not stored
             found = ((number, cells + [""] * (self.width - len(cells))) for number, cells in self.sheet.rows())
