@@ -110,11 +110,12 @@ def check_pair_files(
     given: dict[str, list[str]], columns: str | None, model: str | None, named: int, as_json: bool
 ) -> None:
     """Check sentence pairs and print the report; `given` maps train, more, dev, test to files."""
-    from qkv.cli.terminal import fraction, print_json
+    from qkv.cli.terminal import fraction, print_json, say_encodings
     from qkv.data.pairs.check import check_pairs
     from qkv.data.pairs.files import PairFiles
 
     names = () if columns is None else split_two(columns, ",", "--columns")
+    say_encodings(one for files in given.values() for one in files)
     # each file of --more has both sides; two files of another option are one set of pairs
     sets = {part: [[one] for one in files] if part == "more" else [files] for part, files in given.items()}
     if names and all(len(files) == 2 for found in sets.values() for files in found):

@@ -230,7 +230,7 @@ ENCODINGS = {
 }
 """Codecs that `detect_encoding` returns, and their names for people."""
 _SAMPLE = 1 << 18  # bytes
-_NULS = 0.02  # of the bytes of UTF-16 at least: its line ends, spaces and Latin letters each have one
+_FEWEST_NULS = 4  # in UTF-16 without a byte order mark
 _control = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 # letters of Western European languages and typographic signs. Others (š, ý, þ, ³ …) stand where Czech, Turkish, Polish
 # and other encodings have frequent letters, so a text with many of them is not plainly Windows-1252.
@@ -278,20 +278,23 @@ def _decoded(sample: bytes, encoding: str) -> str | None:
 
 
 def _detect_utf16(sample: bytes) -> str | None:
-    marked = sample.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if marked:
-        encoding = "utf-16"
-    else:
-        low, high = sample[::2].count(0), sample[1::2].count(0)
-        if max(low, high) < max(4, _NULS * len(sample)) or min(low, high) > 0.02 * max(low, high):
-            return None
-        encoding = "utf-16-le" if high > low else "utf-16-be"
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16" if _looks_like_utf16(sample, "utf-16") else None
+    if sample.count(0) < _FEWEST_NULS:  # line ends, spaces and Latin letters each have one
+        return None
+    found = {encoding: _looks_like_utf16(sample, encoding) for encoding in ("utf-16-le", "utf-16-be")}
+    best = max(found, key=found.__getitem__)
+    return best if found[best] else None
+
+
+def _looks_like_utf16(sample: bytes, encoding: str) -> float:
+    """Return the share of ASCII and of frequent 汉字; 0 if it is too small, or if other characters are unlikely."""
     text = _decoded(sample, encoding)
     if not text or _control.search(text):
-        return None
-    known = sum(unicodedata.category(character) not in ("Cn", "Co") for character in text)
-    usual = sum(character.isascii() or character in COMMON for character in text)  # spaces, line ends, frequent 汉字
-    return encoding if known >= 0.99 * len(text) and usual >= 0.05 * len(text) else None
+        return 0.0
+    known = sum(unicodedata.category(character) not in ("Cn", "Co") for character in text) / len(text)
+    usual = sum(character.isascii() or character in COMMON for character in text) / len(text)
+    return usual if known >= 0.99 and usual >= 0.05 else 0.0
 
 
 def _detect_without_nul(sample: bytes) -> str:

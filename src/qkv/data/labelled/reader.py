@@ -320,8 +320,8 @@ def _of_json(start: Beginning, container: str) -> str | None:
         return "choice"
     if annotation_files.is_label_studio(first):
         return "tag" if any('"labels"' in one or "'labels'" in one for one in map(str, values)) else "classify"
-    found = _of_records([value for value in values if isinstance(value, dict)])
-    return found or ("classify" if container == "json" else None)
+    task = _of_records([value for value in values if isinstance(value, dict)])
+    return task or ("classify" if container == "json" else None)
 
 
 def _of_records(records: list[dict[str, Any]]) -> str | None:

@@ -73,7 +73,11 @@ def test_the_same_examples_as_from_csv(tmp_path: Path, name: str) -> None:
 
 
 def test_cells_of_a_sheet_are_text(tmp_path: Path) -> None:
-    rows = [{"text": 42, "label": 1.5}, {"text": datetime.date(2026, 1, 2), "label": True}, {"text": "a", "label": 2}]
+    rows: list[dict[str, Any]] = [
+        {"text": 42, "label": 1.5},
+        {"text": datetime.date(2026, 1, 2), "label": True},
+        {"text": "a", "label": 2},
+    ]
     path = write_xlsx(tmp_path / "a.xlsx", rows)
     source = labelled(path, "classify")
     assert [(example.text, example.expected()) for example in source] == [
