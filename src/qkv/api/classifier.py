@@ -187,7 +187,7 @@ class Classifier:
         embeddings: str | Path | None = None,
         tokenizer: str | Path | None = None,
     ) -> None:
-        # as they came, and looked at by fit: a search sets them one by one
+        # stored unchanged and checked by fit, since a grid search sets them one by one
         self.model = model
         self.transfer = transfer
         self.epochs = epochs
@@ -258,7 +258,7 @@ class Classifier:
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(texts, classes) calibrated probabilities, columns in the order of `classes_`.
 
-        Rows add up to 1 where a text has one label; where it may have several, every column stands for itself.
+        Rows sum to 1 if a text has one label; with several labels the columns are independent.
         """
         results = list(self._answers(X))
         if self._labels.form == "numbers":
@@ -434,7 +434,7 @@ def _split(examples: list[TextExample], config: FinetuneConfig) -> LabelledData:
     train, dev = split_examples(examples, config.data, classify.choose_task(examples, config.classify).numbers)
     if not train or not dev:
         raise InputError(
-            f"X has {len(examples):,} texts that can be told apart too little: part of them is held out to choose and "
+            f"X has {len(examples):,} texts, too few different ones: part of them is held out to choose and "
             "calibrate by, and here nothing could be. Give more examples of each label."
         )
     return LabelledData(DataPart("X", train), DataPart("held out of X", dev), ())

@@ -120,7 +120,7 @@ TABLE_WRITERS = (".csv", ".parquet", ".xlsx")
 
 @contextmanager
 def vector_file(path: Path, width: int) -> Iterator[_Writer]:
-    """Open a file by its ending; it takes its name when the block ends without an error, else nothing is left."""
+    """Open a file by its ending; it is complete when the block ends without an error, and absent otherwise."""
     check_name(path)
     suffix = path.suffix.lower()
     if suffix in TABLE_WRITERS:
@@ -301,7 +301,7 @@ def embed_to_file(
 ) -> Written:
     """Write the vectors of texts as the ending of `out` says (see embed_files.py), whole or not at all.
 
-    `progress` is told after each part how many texts it held.
+    `progress` is called after each part with its number of texts.
     """
     began = time.perf_counter()
     n_texts = n_tokens = n_windows = n_without = 0

@@ -110,7 +110,7 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """One vector a token of a text; a token stands at text[start:end]."""
+    """One vector for each token of a text; a token is text[start:end]."""
 
     tokens: tuple[str, ...]  # as the vocabulary spells them
     offsets: tuple[tuple[int, int], ...]
@@ -159,7 +159,7 @@ def _mean(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
 
 
 def _cls(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
-    """(N, D) → (R, D), what stands at [CLS]."""
+    """(N, D) → (R, D), the vectors of [CLS]."""
     return hidden[batch.first]
 
 
@@ -336,7 +336,7 @@ class Embedder:
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:
-    """(M,), whether what stands at these places is neither the [CLS] nor the [SEP] of its row"""
+    """(M,), whether the token at each place is neither the [CLS] nor the [SEP] of its row."""
     return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
 
 
@@ -366,7 +366,7 @@ def _merged(
 
 
 def _characters(text: str) -> int:
-    return len(text) if isinstance(text, str) else 0  # what is no text is told when its chunk is looked at
+    return len(text) if isinstance(text, str) else 0  # `check_texts` raises for other types
 
 
 def check_texts(texts: list[str], before: int) -> None:

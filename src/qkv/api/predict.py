@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Example)
 
 
 def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[E]:
-    """Each item as an example without a label; what cannot be one is told by its number, counted from 1."""
+    """Yield each item as an unlabelled example; an item of another form is an error with its number, from 1."""
     for number, item in enumerate(items, 1):
         example = item.unlabelled() if isinstance(item, kind) else kind.from_python(item)
         if example is None:
@@ -213,7 +213,7 @@ def open_inputs(
     for name in given:
         check_is_text(name)
     if columns or format:
-        raise InputError(f"Columns and a format are for a file, and '{given[0]}' is none.")
+        raise InputError(f"Columns and a format are for a file, and '{given[0]}' is not a file.")
     if list(given) == [STDIN]:
         lines = ((Place("standard input", number), line) for number, line in read_stdin_lines() if line.strip())
         return Inputs(_examples(task, lines, question, pair, tuple(choices)), tokenizer)
@@ -254,7 +254,7 @@ def check_is_text(name: str, languages: bool = False) -> None:
     if name in (STDIN, ""):  # to a Path, the empty text is the current folder
         return
     if is_file(name):
-        raise InputError(f"{name} is a file, and stands among other texts. Give one file at a time.")
+        raise InputError(f"{name} is a file among other texts. Give one file at a time.")
     if is_folder(name):
         raise InputError(f"{name} is a folder. Give a file of it, or texts.")
     ending = Path(name.removesuffix(".gz").removesuffix(".xz")).suffix.lower()

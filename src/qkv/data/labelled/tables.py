@@ -268,17 +268,17 @@ def _table(
     sheet: Sheet | None = None,
 ) -> TableFile:  # fmt: skip
     header = None
-    if sample and (is_header(sample[0], given) or _stands_above_numbers(sample)):
+    if sample and (is_header(sample[0], given) or _is_above_numbers(sample)):
         header = tuple(cell.strip() for cell in sample.pop(0))
     widths = Counter(map(len, sample))
     width = len(header) if header else widths.most_common(1)[0][0] if widths else 0
     return TableFile(path, separator, quoted, header, width, tuple(map(tuple, sample)), sheet)
 
 
-def _stands_above_numbers(rows: Sequence[Sequence[str]]) -> bool:
+def _is_above_numbers(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row has short, different names, one of them above a column of numbers.
 
-    >>> _stands_above_numbers([["Ticket", "Message"], ["17", "Where is it?"], ["18", "Hello"], ["19", "No"]])
+    >>> _is_above_numbers([["Ticket", "Message"], ["17", "Where is it?"], ["18", "Hello"], ["19", "No"]])
     True
     """
     first, rest = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
