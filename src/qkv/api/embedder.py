@@ -10,8 +10,10 @@ edge (data/windows.py). Layer 0 are the embeddings; the default is the last laye
 Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +25,21 @@ from qkv.data.batch import Batch, chunks, plan_batches
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
+
+_SHOWN, _ROWS = 6, 10
+"""Numbers of a vector and rows that a notebook shows."""
+
+
+def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str) -> str:
+    """Return a table for a notebook; cells are text, never markup."""
+
+    def line(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead>{line(headings, 'th')}</thead><tbody>{body}</tbody></table>"
+    )
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,7 @@ class Blank:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """One vector per text, in order."""
+    """One vector a text, in the order the texts were given. Also an array: `np.asarray(found)`, `found[0]`, `len`."""
 
     vectors: NDArray[np.float32]  # (texts, width)
     n_tokens: NDArray[np.int64]  # (texts,)
@@ -61,6 +78,30 @@ class Embeddings:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False and dtype is not None and np.dtype(dtype) != self.vectors.dtype:
+            raise ValueError(f"vectors of {self.vectors.dtype} become {np.dtype(dtype)} only by a copy")
+        return np.array(self.vectors, dtype=dtype, copy=True) if copy else np.asarray(self.vectors, dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.vectors[key]
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return iter(self.vectors)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.vectors.shape
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the beginning of the vectors."""
+        rows = [
+            (number, tokens, *(f"{value:.3f}" for value in vector[:_SHOWN].tolist()), "…")
+            for number, (tokens, vector) in enumerate(zip(self.n_tokens[:_ROWS].tolist(), self.vectors, strict=False))
+        ]
+        headings = ("", "n_tokens", *map(str, range(min(_SHOWN, self.shape[1]))), "")
+        return html_table(headings, rows, f"{len(self):,} vectors of {self.shape[1]:,} numbers")
+
     def similarity(self) -> NDArray[np.float32]:
         """(texts, texts) cosine of every pair."""
         unit = scale_to_unit(self.vectors)
@@ -69,7 +110,7 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """One vector per token of a text; a token is at text[start:end]."""
+    """One vector for each token of a text; a token is text[start:end]."""
 
     tokens: tuple[str, ...]  # as the vocabulary spells them
     offsets: tuple[tuple[int, int], ...]
@@ -295,7 +336,7 @@ class Embedder:
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:
-    """(M,) whether the tokens at these positions are neither the [CLS] nor the [SEP] of their row"""
+    """(M,), whether the token at each place is neither the [CLS] nor the [SEP] of its row."""
     return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
 
 
@@ -325,7 +366,7 @@ def _merged(
 
 
 def _characters(text: str) -> int:
-    return len(text) if isinstance(text, str) else 0  # what is no text is told when its chunk is looked at
+    return len(text) if isinstance(text, str) else 0  # `check_texts` raises for other types
 
 
 def check_texts(texts: list[str], before: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.api.model import load_for
-from qkv.api.predict import make_record
+from qkv.api.predict import make_record, remembered_columns
 from qkv.api.translator import Translator, load_translator
 from qkv.data.labelled.examples import Example
 from qkv.data.labelled.reader import labelled
@@ -63,7 +63,14 @@ def evaluate_file(
     trained = model.record.get("config", {}).get("data", {})
     if separator is None:
         separator = trained.get("separator")  # as in training
-    source = labelled(file, task.name, columns=columns, format=format, separator=separator)
+    source = labelled(
+        file,
+        task.name,
+        columns=columns,
+        format=format,
+        separator=separator,
+        remembered=remembered_columns(model.record),
+    )
     known = trained.get("train_sha256")
     is_training = known is not None and sha256_of(source.path) == known
     examples = Adapted(source, task)
@@ -99,6 +106,7 @@ def evaluate_file(
         "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:_FAULTS]],
         "against": None,
         "is_training_file": is_training,
+        "read_as": source.describe(),
     }
     if other is not None:
         theirs: list[tuple[float, ...]] = []

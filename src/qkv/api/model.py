@@ -27,7 +27,14 @@ from qkv.api.embedder import (
     check_texts,
     describe_empty_text,
 )
-from qkv.api.predict import is_one_input, make_examples
+from qkv.api.predict import (
+    Predictions,
+    frame_inputs,
+    is_frame,
+    is_one_input,
+    make_examples,
+    remembered_columns,
+)
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
@@ -294,17 +301,22 @@ class Model:
         is_next, not_next = judges.follows(self._batch(encoded))[0].float().softmax(-1).tolist()
         return NextSentence(is_next, not_next, n_tokens=len(encoded.ids))
 
-    def predict(self, inputs: Any) -> list[Any]:
-        """The predictions of a fine-tuned model, one result per input, in order.
+    def predict(self, inputs: Any) -> Predictions:
+        """Return the predictions of a fine-tuned model, one result per input, in order.
 
         A classifier reads texts, or pairs; a tagger texts; a model that answers questions (question, passage); one for
         multiple choice tables with text, question and choices. A single input may be given without a list: a tuple of
         two texts is one pair for a model of pairs, and a list is always several inputs. Long texts are read in
         overlapping windows; every result says n_tokens and n_windows.
+
+        A Series of pandas is a list of texts; of a DataFrame the columns are those named in training, or those with
+        usual names ("text", "question", …).
         """
         task = self.solver.task
+        if is_frame(inputs):
+            inputs = frame_inputs(inputs, task.name, remembered_columns(self.record))
         single = is_one_input(inputs, task.example, task.paired)
-        return [result for _, part in self.predict_stream([inputs] if single else inputs) for result in part]
+        return Predictions(result for _, part in self.predict_stream([inputs] if single else inputs) for result in part)
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""

@@ -137,6 +137,14 @@ class AttentionMap:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"The attention map is damaged: {error!r}.") from error
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the picture of the first layer and head, if it is small enough."""
+        layer, head = self.layers[0], self.heads[0]
+        longest = max(len(self.left), len(self.right))
+        if longest > LONGEST_SIDE:
+            return f"<p>{longest:,} tokens: too many for a picture; use attention_page.</p>"
+        return draw_attention(self, layer, head)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form to a file, atomically."""
         write_text(Path(path), json.dumps(self.to_dict(), ensure_ascii=False))
