@@ -23,6 +23,7 @@ from qkv.api.model import Model
 from qkv.data.readers import STDIN, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
+from qkv.text.unknown import UnknownCounter
 
 
 class _Writer(Protocol):
@@ -96,8 +97,8 @@ def check_name(path: Path) -> None:
 
 
 def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
-    """One JSON object a text: text, n_tokens, n_windows, vector; of word vectors also n_without_vector."""
-    numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows}
+    """One JSON object a text: text, n_tokens, n_windows, n_unknown, vector; of word vectors also n_without_vector."""
+    numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows, "n_unknown": part.n_unknown}
     if part.n_without_vector is not None:
         numbers["n_without_vector"] = part.n_without_vector
     for row, (text, vector) in enumerate(zip(texts, part.vectors, strict=True)):
@@ -105,7 +106,7 @@ def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
 
 
 def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[str]:
-    """One JSON object a text: text, n_windows, tokens, each of them token, start, end, vector (null: it has none)."""
+    """One JSON object a text: text, n_windows, n_unknown, tokens, each of them token, start, end, vector (null: it has none)."""
     for text, found in zip(texts, part, strict=True):
         tokens = (
             _line({"token": token, "start": start, "end": end}, f'"vector": {_list(vector) if has_one else "null"}')
@@ -113,7 +114,7 @@ def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[
                 found.tokens, found.offsets, found.vectors, found.has_vector, strict=True
             )
         )
-        yield _line({"text": text, "n_windows": found.n_windows}, f'"tokens": [{", ".join(tokens)}]')
+        yield _line({"text": text, "n_windows": found.n_windows, "n_unknown": found.n_unknown}, f'"tokens": [{", ".join(tokens)}]')
 
 
 def _line(fields: Mapping[str, object], last: str) -> str:
@@ -146,6 +147,7 @@ class _Written:
     width: int
     seconds: float
     n_without_vector: int = 0  # words left out of the means
+    n_unknown: int = 0  # tokens that the vocabulary lacks
 
 
 def file_texts(files: Sequence[Path], lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
@@ -173,16 +175,35 @@ def embed_parts(
     pooling: str | None = None,
     normalize: bool | None = None,
     layer: int | None = None,
+    unknown: UnknownCounter | None = None,
 ) -> Iterator[tuple[list[str], Embeddings]]:
-    """`Model.embed_stream`, each part with its texts."""
-    return _beside(texts, lambda kept: model.embed_stream(kept, pooling, normalize, layer=layer))
+    """`Model.embed_stream`, each part with its texts; `unknown` counts their unknown tokens."""
+    for taken, part in _beside(texts, lambda kept: model.embed_stream(kept, pooling, normalize, layer=layer)):
+        if unknown is not None:
+            add_unknown(unknown, model, taken, part)
+        yield taken, part
+
+
+def add_unknown(unknown: UnknownCounter, model: Model, texts: Sequence[str], part: Embeddings) -> None:
+    """Count the unknown tokens of texts; not of words that word vectors lack, which `n_without_vector` counts."""
+    if part.n_without_vector is None:
+        special = 2 if model.counts_special_tokens else 0
+        for text, found, n_tokens in zip(texts, part.n_unknown.tolist(), part.n_tokens.tolist(), strict=True):
+            unknown.add([text], found, n_tokens - special)
 
 
 def token_parts(
-    model: Model, texts: Iterable[str], normalize: bool = False, layer: int | None = None
+    model: Model,
+    texts: Iterable[str],
+    normalize: bool = False,
+    layer: int | None = None,
+    unknown: UnknownCounter | None = None,
 ) -> Iterator[tuple[list[str], list[TokenVectors]]]:
     """`Model.embed_tokens_stream`, each part with its texts."""
-    return _beside(texts, lambda kept: model.embed_tokens_stream(kept, normalize, layer=layer))
+    for taken, part in _beside(texts, lambda kept: model.embed_tokens_stream(kept, normalize, layer=layer)):
+        for text, one in zip(taken, part, strict=True) if unknown is not None else ():
+            unknown.add([text], one.n_unknown if one.has_vector.all() else 0, len(one))
+        yield taken, part
 
 
 def _beside(
@@ -209,23 +230,25 @@ def embed_to_file(
     normalize: bool | None = None,
     layer: int | None = None,
     progress: Callable[[int], None] | None = None,
+    unknown: UnknownCounter | None = None,
 ) -> _Written:
     """Write the vectors of texts as the ending of `out` says (see embed_files.py), whole or not at all.
 
     `progress` is told after each part how many texts it held.
     """
     began = time.perf_counter()
-    n_texts = n_tokens = n_windows = n_without = 0
+    n_texts = n_tokens = n_windows = n_without = n_unknown = 0
     with vector_file(out, model.config.width) as writer:
-        for taken, part in embed_parts(model, texts, pooling, normalize, layer):
+        for taken, part in embed_parts(model, texts, pooling, normalize, layer, unknown):
             writer.add(taken, part)
             n_texts += len(part)
             n_tokens += int(part.n_tokens.sum())
             n_windows += int(part.n_windows.sum())
             n_without += 0 if part.n_without_vector is None else int(part.n_without_vector.sum())
+            n_unknown += int(part.n_unknown.sum())
             if progress is not None:
                 progress(len(part))
         if not n_texts:
             raise InputError("There is no text to embed: the input is empty.")
     seconds = round(time.perf_counter() - began, 3)
-    return _Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds, n_without)
+    return _Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds, n_without, n_unknown)

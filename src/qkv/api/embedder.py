@@ -5,7 +5,7 @@ with [CLS] and [SEP] as in sentence-transformers (without them for models withou
 tokens that have a vector); "cls" takes the vector of [CLS]. Each token counts in the window where it is further from an
 edge (data/windows.py). Layer 0 are the embeddings; the default is the last layer, or ELMo's mean of all layers.
 
-`n_tokens` counts the tokens of a result, `n_windows` its windows.
+`n_tokens` counts the tokens of a result, `n_windows` its windows, `n_unknown` its unknown tokens.
 
 Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
@@ -23,6 +23,7 @@ from qkv.data.batch import Batch, chunks, plan_batches
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
+from qkv.text.unknown import count_unknown
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Blank:
     candidates: tuple[BlankCandidate, ...]
     n_tokens: int
     n_windows: int = 1
+    n_unknown: int = 0  # tokens of the text that stand for what the vocabulary lacks
 
     @property
     def best(self) -> BlankCandidate:
@@ -56,6 +58,7 @@ class Embeddings:
     vectors: NDArray[np.float32]  # (texts, width)
     n_tokens: NDArray[np.int64]  # (texts,)
     n_windows: NDArray[np.int64]  # (texts,)
+    n_unknown: NDArray[np.int64]  # (texts,) tokens that stand for what the vocabulary lacks
     n_without_vector: NDArray[np.int64] | None = None  # (texts,) words left out of the mean; None: each has a vector
 
     def __len__(self) -> int:
@@ -76,6 +79,7 @@ class TokenVectors:
     vectors: NDArray[np.float32]  # (tokens, width)
     has_vector: NDArray[np.bool_]  # (tokens,) False for a word that word vectors lack, and its vector is zeros
     n_windows: int = 1
+    n_unknown: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -89,6 +93,7 @@ class NextSentence:
     not_next: float
     n_tokens: int
     n_windows: int = 1
+    n_unknown: int = 0
 
 
 def scale_to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -239,11 +244,12 @@ class Embedder:
             found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
         vectors, total = _merged(found, rows, counts)
         vectors = scale_to_unit(vectors) if normalize else vectors
+        unknown = np.array([count_unknown(self.encodes.tokenizer, row) for row in ids], np.int64)
         if self.encodes.counts_marks:
-            return Embeddings(vectors, rows.n_tokens, rows.n_windows)
+            return Embeddings(vectors, rows.n_tokens, rows.n_windows, unknown)
         n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
         without = None if self.encodes.known is None else n_tokens - total
-        return Embeddings(vectors, n_tokens, rows.n_windows, without)
+        return Embeddings(vectors, n_tokens, rows.n_windows, unknown, without)
 
     def _token_parts(
         self, texts: Iterable[str], normalize: bool, tokens_per_batch: int
@@ -263,6 +269,7 @@ class Embedder:
                     scale_to_unit(of_text) if normalize else of_text,
                     self._has_vector(one.ids),
                     windows,
+                    count_unknown(self.encodes.tokenizer, one.ids),
                 )
                 for one, of_text, windows in zip(encoded, vectors, n_windows.tolist(), strict=True)
             ]

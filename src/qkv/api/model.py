@@ -37,8 +37,9 @@ from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
 from qkv.nn.layers import attention_records
 from qkv.report.attention import AttentionMap, Token
-from qkv.tasks.predictor import Solver, make_solver
+from qkv.tasks.predictor import Solver, add_unknown, make_solver
 from qkv.text.tokenizer import Encoded, Tokenizer
+from qkv.text.unknown import UnknownCounter, count_unknown
 from qkv.train.device import device_named
 from qkv.train.run_folder import model_folder
 
@@ -90,6 +91,11 @@ class Model:
     @property
     def tokenizer(self) -> Tokenizer:
         return self._encodes.tokenizer
+
+    @property
+    def counts_special_tokens(self) -> bool:
+        """Whether `n_tokens` of an embedded text includes [CLS] and [SEP]: they count where a task trained them."""
+        return self._encodes.counts_marks
 
     @property
     def config(self) -> Any:
@@ -160,6 +166,7 @@ class Model:
                     for token, probability in zip(found, values, strict=True)
                 ),
                 n_tokens=len(encoded.ids),
+                n_unknown=count_unknown(self.tokenizer, encoded.ids),
             )
             for place, found, values in zip(where, tokens[best.indices].tolist(), best.values.tolist(), strict=True)
         ]
@@ -192,12 +199,13 @@ class Model:
         parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
         if not parts:
             nothing = np.zeros(0, dtype=np.int64)
-            return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing)
+            return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing, nothing)
         without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
         return Embeddings(
             np.concatenate([part.vectors for part in parts]),
             np.concatenate([part.n_tokens for part in parts]),
             np.concatenate([part.n_windows for part in parts]),
+            np.concatenate([part.n_unknown for part in parts]),
             np.concatenate(without) if without else None,
         )
 
@@ -292,7 +300,8 @@ class Model:
         encoded = self._in_one_window(first, second, "Judging a pair")
         self._use_threads()
         is_next, not_next = judges.follows(self._batch(encoded))[0].float().softmax(-1).tolist()
-        return NextSentence(is_next, not_next, n_tokens=len(encoded.ids))
+        unknown = count_unknown(self.tokenizer, encoded.ids)
+        return NextSentence(is_next, not_next, n_tokens=len(encoded.ids), n_unknown=unknown)
 
     def predict(self, inputs: Any) -> list[Any]:
         """What the model was fine-tuned to say, one result an input, in order.
@@ -300,7 +309,7 @@ class Model:
         A classifier reads texts, or pairs; a tagger texts; a reader (question, passage); a chooser tables with text,
         question and choices. One input alone may be given without a list: a tuple of two texts is one pair to a model
         that reads pairs, and a list is always several inputs. Long texts are read in overlapping windows; every result
-        says n_tokens and n_windows.
+        says n_tokens, n_windows and n_unknown (tokens that stand for what the vocabulary lacks).
         """
         task = self.solver.task
         single = is_one_input(inputs, task.example, task.paired)
@@ -320,6 +329,20 @@ class Model:
             if (part := next(parts, None)) is None:
                 return
             yield part
+
+    def watch_unknown(
+        self, parts: Iterable[tuple[list[Any], list[Any]]]
+    ) -> tuple[Iterator[tuple[list[Any], list[Any]]], UnknownCounter]:
+        """The parts of `predict_stream` or `answer_stream`, and what counts their unknown tokens as they go by."""
+        counter = UnknownCounter(self.tokenizer)
+
+        def watched() -> Iterator[tuple[list[Any], list[Any]]]:
+            for examples, results in parts:
+                for example, result in zip(examples, results, strict=True):
+                    add_unknown(counter, self.tokenizer, example, result.n_unknown, result.n_tokens)
+                yield examples, results
+
+        return watched(), counter
 
     @cached_property
     def solver(self) -> Solver:

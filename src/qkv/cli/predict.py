@@ -60,7 +60,7 @@ def predict(
     suffix = suffix_of(out, _WRITTEN) if out is not None else None
     from qkv.api.model import load
     from qkv.api.predict import ResultWriter, make_record, open_inputs
-    from qkv.cli.terminal import ResultPrinter, print_json, progress, say
+    from qkv.cli.terminal import ResultPrinter, print_json, progress, say, warn_unknown
 
     model = load(run, device=device, threads=threads)
     columns = drop_missing(text=text, pair=pair)
@@ -74,24 +74,26 @@ def predict(
         columns=columns,
         format=format,
     )
+    answers, unknown = model.watch_unknown(model.answer_stream(source))
     if out is not None:
         assert suffix is not None
         with (
             progress("texts", None) as advance,
             ResultWriter(out, suffix, model.solver.task.paired is not False) as written,
         ):
-            for examples, results in model.answer_stream(source):
+            for examples, results in answers:
                 written.add(examples, results)
                 advance(len(results))
         say(f"{out}: {written.count:,} results")
     else:
         printed = ResultPrinter()
-        for examples, results in model.answer_stream(source):
+        for examples, results in answers:
             for example, result in zip(examples, results, strict=True):
                 if as_json:
                     print_json(make_record(example, result))
                 else:
                     printed.show(example, result)
+    warn_unknown(unknown.facts())
     left_out = [fault for fault in source.faults if fault.action == "dropped"]
     for fault in left_out[:20]:
         place = fault.place if fault.place.file else f"text {fault.place.line}"  # typed texts have a number, no file

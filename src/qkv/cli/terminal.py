@@ -19,6 +19,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from qkv.data.labelled.examples import Example
+    from qkv.text.unknown import UnknownFacts
 
 
 _WIDE = 400
@@ -33,6 +34,12 @@ def console(error: bool = False) -> Console:
 def say(message: str) -> None:
     """Print a message to standard error."""
     typer.echo(message, err=True)
+
+
+def warn_unknown(unknown: "UnknownFacts") -> None:
+    """One line about tokens that the model does not know, where they are more than a few."""
+    if said := unknown.describe():
+        say(f"note: {said}")
 
 
 def print_json(document: Any) -> None:

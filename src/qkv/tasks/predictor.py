@@ -24,6 +24,7 @@ from qkv.tasks.table import TASKS, AnyTask, detect_task
 from qkv.tasks.task import Calibration, Features, Scores
 from qkv.tasks.transfer import VECTORS, TaskModel
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.unknown import UnknownCounter, UnknownFacts
 
 
 class Vectors:
@@ -37,6 +38,9 @@ class Vectors:
 
     def faults(self) -> list[Fault]:
         return self.features.faults()
+
+    def count_token(self, number: int | None) -> Integers:
+        return self.features.count_token(number)
 
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
         batch = self.features.batch(units, draw)
@@ -138,7 +142,8 @@ class Solver:
     def answers(self, examples: Sequence[Example]) -> list[Any]:
         """One result an example, in order."""
         features = self.features(examples)
-        return self.task.decode(features, self.scores(features), self.model.extra_arrays(), self.calibration)
+        found = self.task.decode(features, self.scores(features), self.model.extra_arrays(), self.calibration)
+        return with_unknown(found, features, self.tokenizer)
 
     def stream(
         self, examples: Iterable[Example], needs_labels: bool = False
@@ -147,6 +152,27 @@ class Solver:
         for chunk in chunks(examples, EXAMPLES_PER_CHUNK, Example.characters, CHARACTERS_PER_CHUNK):
             self.task.check(chunk, needs_labels)
             yield chunk, self.answers(chunk)
+
+
+def with_unknown(results: Sequence[Any], features: Features, tokenizer: Tokenizer) -> list[Any]:
+    """Results with the number of unknown tokens of their examples."""
+    counts = features.count_token(tokenizer.unknown_id).tolist()
+    return [replace(one, n_unknown=n) if n else one for one, n in zip(results, counts, strict=True)]
+
+
+def add_unknown(counter: UnknownCounter, tokenizer: Tokenizer, example: Example, found: int, n_tokens: int) -> None:
+    """Count the unknown tokens of an example; `n_tokens` with the special tokens, as results and features have it."""
+    texts = [text for text in example.texts() if text is not None]
+    counter.add(texts, found, n_tokens - (2 if len(texts) == 1 else tokenizer.marks.around_pair))
+
+
+def find_unknown_tokens(tokenizer: Tokenizer, examples: Sequence[Example], features: Features) -> UnknownFacts:
+    """How much of these examples the vocabulary lacks."""
+    counter = UnknownCounter(tokenizer)
+    counts = features.count_token(tokenizer.unknown_id).tolist()
+    for example, found, n_tokens in zip(examples, counts, features.n_tokens.tolist(), strict=True):
+        add_unknown(counter, tokenizer, example, found, n_tokens)
+    return counter.facts()
 
 
 def make_solver(opened: Opened, device: torch.device) -> Solver:

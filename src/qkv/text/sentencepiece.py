@@ -167,6 +167,7 @@ class MarianTokenizer:
         self.vocabulary = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
         self.size = max(self.vocabulary.values()) + 1
         self.sep_id, self.unk_id, self.pad_id = (vocabulary[token] for token in (END, UNKNOWN, PADDING))
+        self.unknown_id = self.unk_id
         self.cls_id = self.pad_id  # Marian's target texts begin with it
         self.special_ids = frozenset({self.sep_id, self.unk_id, self.pad_id})
         self.languages = tuple(token for token in self.vocabulary if LANGUAGE.fullmatch(token))

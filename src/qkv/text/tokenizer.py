@@ -202,6 +202,9 @@ class Tokenizer:
         self.backend = backend
         self.kind: AnyKind = kind
         self.special_ids = special_token_ids(backend, special)
+        # of some vocabularies the one special token has every role, and a byte-level one spells everything
+        is_own = self.unk_id in self.special_ids and (self.unk_id != self.sep_id or not self.has_marks)
+        self.unknown_id = self.unk_id if is_own else None
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1

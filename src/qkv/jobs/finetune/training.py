@@ -25,6 +25,7 @@ from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase
 from qkv.tasks.predictor import (
+    find_unknown_tokens,
     TOKENS_PER_BATCH,
     TOKENS_PER_BATCH_ELSEWHERE,
     Solver,
@@ -169,6 +170,8 @@ def prepare_examples(
         data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
         tell(f"note: {note.en}")
+    if unread := find_unknown_tokens(tokenizer, data.train.examples, train).describe():
+        tell(f"note: of the training texts {unread}")
     prepared = Prepared(config, opened, data, task, longest, train, dev, transfer, data.notes, weight)
     # says whether the task has classes, and takes weights for them
     task.objective(class_weights(prepared) if config.class_weights == "auto" else None)
