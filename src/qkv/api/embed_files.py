@@ -20,6 +20,7 @@ import numpy as np
 
 from qkv.api.embedder import Embeddings, TokenVectors
 from qkv.api.model import Model
+from qkv.data.batch import Watch
 from qkv.data.readers import STDIN, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
@@ -106,7 +107,7 @@ def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
 
 
 def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[str]:
-    """One JSON object a text: text, n_windows, n_unknown, tokens, each of them token, start, end, vector (null: it has none)."""
+    """One JSON object a text: text, n_windows, n_unknown, tokens, each of them token, start, end, vector (or null)."""
     for text, found in zip(texts, part, strict=True):
         tokens = (
             _line({"token": token, "start": start, "end": end}, f'"vector": {_list(vector) if has_one else "null"}')
@@ -114,7 +115,10 @@ def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[
                 found.tokens, found.offsets, found.vectors, found.has_vector, strict=True
             )
         )
-        yield _line({"text": text, "n_windows": found.n_windows, "n_unknown": found.n_unknown}, f'"tokens": [{", ".join(tokens)}]')
+        yield _line(
+            {"text": text, "n_windows": found.n_windows, "n_unknown": found.n_unknown},
+            f'"tokens": [{", ".join(tokens)}]',
+        )
 
 
 def _line(fields: Mapping[str, object], last: str) -> str:
@@ -176,9 +180,12 @@ def embed_parts(
     normalize: bool | None = None,
     layer: int | None = None,
     unknown: UnknownCounter | None = None,
+    watch: Watch | None = None,
 ) -> Iterator[tuple[list[str], Embeddings]]:
     """`Model.embed_stream`, each part with its texts; `unknown` counts their unknown tokens."""
-    for taken, part in _beside(texts, lambda kept: model.embed_stream(kept, pooling, normalize, layer=layer)):
+    for taken, part in _beside(
+        texts, lambda kept: model.embed_stream(kept, pooling, normalize, layer=layer, watch=watch)
+    ):
         if unknown is not None:
             add_unknown(unknown, model, taken, part)
         yield taken, part
@@ -231,6 +238,7 @@ def embed_to_file(
     layer: int | None = None,
     progress: Callable[[int], None] | None = None,
     unknown: UnknownCounter | None = None,
+    watch: Watch | None = None,
 ) -> _Written:
     """Write the vectors of texts as the ending of `out` says (see embed_files.py), whole or not at all.
 
@@ -239,7 +247,7 @@ def embed_to_file(
     began = time.perf_counter()
     n_texts = n_tokens = n_windows = n_without = n_unknown = 0
     with vector_file(out, model.config.width) as writer:
-        for taken, part in embed_parts(model, texts, pooling, normalize, layer, unknown):
+        for taken, part in embed_parts(model, texts, pooling, normalize, layer, unknown, watch):
             writer.add(taken, part)
             n_texts += len(part)
             n_tokens += int(part.n_tokens.sum())

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.data.batch import Batch, chunks, plan_batches
+from qkv.data.batch import Batch, Watch, chunks, plan_batches, watched
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
@@ -137,6 +137,7 @@ class Embedder:
     device: torch.device
     run: Callable[[Batch, int | None], Tensor]  # (N, D) of a batch on the device, of a layer
     layer: int | None = None
+    watch: Watch | None = None
 
     @property
     def encodes(self) -> Encodes:
@@ -230,7 +231,7 @@ class Embedder:
         rows = self._rows(ids)
         found = np.empty((len(rows), self.encodes.sizes.width), dtype=np.float32)  # (R, D)
         counts = rows.counts()  # (R,)
-        for chosen in plan_batches(rows.lengths, tokens_per_batch):
+        for chosen in watched(plan_batches(rows.lengths, tokens_per_batch), rows.n_windows, self.watch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
             if not self.encodes.counts_marks:
                 counted = keep_counted(

@@ -28,7 +28,7 @@ from qkv.api.embedder import (
     describe_empty_text,
 )
 from qkv.api.predict import is_one_input, make_examples
-from qkv.data.batch import Batch
+from qkv.data.batch import Batch, Watch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import WithHeads
@@ -216,9 +216,11 @@ class Model:
         normalize: bool | None = None,
         tokens_per_batch: int | None = None,
         layer: int | None = None,
+        watch: Watch | None = None,
     ) -> Iterator[Embeddings]:
-        """`embed` for any number of texts in bounded memory: a part for every few thousand of them, in order."""
-        return self._embedder(layer).parts(texts, pooling, normalize, tokens_per_batch)
+        """`embed` for any number of texts in bounded memory: a part for every few thousand of them, in order. `watch`
+        is called while a long text is read, with its windows so far and all of them."""
+        return self._embedder(layer, watch).parts(texts, pooling, normalize, tokens_per_batch)
 
     def embed_tokens(
         self,
@@ -252,8 +254,8 @@ class Model:
         """Why `embed` would refuse a text, as in "is empty"; None where it would not."""
         return self._embedder().lacks(text)
 
-    def _embedder(self, layer: int | None = None) -> Embedder:
-        return Embedder(self._opened, self.name, self._device, self._hidden, layer)
+    def _embedder(self, layer: int | None = None, watch: Watch | None = None) -> Embedder:
+        return Embedder(self._opened, self.name, self._device, self._hidden, layer, watch)
 
     @torch.inference_mode()
     def attention(
@@ -320,10 +322,11 @@ class Model:
         return self.answer_stream(make_examples(self.solver.task.example, inputs, self.tokenizer))
 
     def answer_stream(
-        self, examples: Iterable[Example], needs_labels: bool = False
+        self, examples: Iterable[Example], needs_labels: bool = False, watch: Watch | None = None
     ) -> Iterator[tuple[list[Any], list[Any]]]:
-        """`predict_stream` for examples as they are, with their labels, as an evaluation needs them."""
-        parts = self.solver.stream(examples, needs_labels)
+        """`predict_stream` for examples as they are, with their labels, as an evaluation needs them. `watch` is called
+        while a long text is read, with its windows so far and all of them."""
+        parts = self.solver.stream(examples, needs_labels, watch)
         while True:
             self._use_threads()  # another model may have been asked since the last part
             if (part := next(parts, None)) is None:

@@ -213,10 +213,10 @@ def _to_file(
     unknown: "UnknownCounter",
 ) -> None:
     from qkv.api.embed_files import embed_to_file
-    from qkv.cli.terminal import print_json, progress, say
+    from qkv.cli.terminal import print_json, progress, say, say_windows
 
     with progress("embed", number) as advance:
-        done = embed_to_file(model, texts, out, *how, advance, unknown)
+        done = embed_to_file(model, texts, out, *how, advance, unknown, say_windows())
     if as_json:
         print_json(asdict(done))
         return
@@ -229,8 +229,9 @@ def _to_file(
 
 def _to_json(model: "Model", texts: Iterable[str], how: How, unknown: "UnknownCounter") -> None:
     from qkv.api.embed_files import embed_parts, json_lines
+    from qkv.cli.terminal import say_windows
 
-    for taken, part in embed_parts(model, texts, *how, unknown):
+    for taken, part in embed_parts(model, texts, *how, unknown, say_windows()):
         for line in json_lines(taken, part):
             typer.echo(line)
 

@@ -27,8 +27,8 @@ def fill_blanks(
     qkv fill "巴黎是[MASK]国的首都。" -k 3 --json
     qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
 
-    --json prints one document: text, n_tokens, n_windows, n_unknown, and blanks with start, end (character positions) and
-    candidates (token, text, probability).
+    --json prints one document: text, n_tokens, n_windows, n_unknown, and blanks with start, end (character positions)
+    and candidates (token, text, probability).
     """
     text = text_or_stdin(text)
     loaded = load_model(model)

@@ -60,7 +60,7 @@ def predict(
     suffix = suffix_of(out, _WRITTEN) if out is not None else None
     from qkv.api.model import load
     from qkv.api.predict import ResultWriter, make_record, open_inputs
-    from qkv.cli.terminal import ResultPrinter, print_json, progress, say, warn_unknown
+    from qkv.cli.terminal import ResultPrinter, print_json, progress, say, say_windows, warn_unknown
 
     model = load(run, device=device, threads=threads)
     columns = drop_missing(text=text, pair=pair)
@@ -74,7 +74,7 @@ def predict(
         columns=columns,
         format=format,
     )
-    answers, unknown = model.watch_unknown(model.answer_stream(source))
+    answers, unknown = model.watch_unknown(model.answer_stream(source, watch=say_windows()))
     if out is not None:
         assert suffix is not None
         with (

@@ -1,7 +1,7 @@
 """Unknown tokens: what a model cannot read of its input, as counts and as the characters behind them.
 
-An unknown token ([UNK]) says nothing about the text that it replaces: two texts of unknown tokens alone look the same to
-a model. Counts come from the token ids that a caller has anyway. Only the characters behind them need the text: of the
+An unknown token ([UNK]) says nothing about the text that it replaces: two texts of unknown tokens alone look the same
+to a model. Counts come from the token ids that a caller has anyway. Only the characters behind them need the text: of the
 first `_EXAMINED` texts with an unknown token they are looked up by encoding the text once more with offsets.
 
 Byte-level vocabularies (GPT-2, RoBERTa) spell everything and have no unknown tokens.
@@ -41,19 +41,19 @@ def count_unknown(tokenizer: _Vocabulary, ids: Sequence[int]) -> int:
 
 
 def find_unknown(tokenizer: _Vocabulary, text: str, encoded: _Encoded | None = None) -> list[str]:
-    """The characters of a text that its unknown tokens stand for; of a word that is unknown as a whole, the word."""
+    """The characters of a text that its unknown tokens stand for; of a word in plain letters the word."""
     unknown = tokenizer.unknown_id
     if unknown is None:
         return []
     found = encoded if encoded is not None else tokenizer.encode(text, special=False)
     words = [
-        text[start:end].strip() for number, (start, end) in zip(found.ids, found.offsets, strict=True) if number == unknown
+        text[start:end].strip()
+        for number, (start, end) in zip(found.ids, found.offsets, strict=True)
+        if number == unknown
     ]
-    single = {character for word in words for character in word if not character.isspace()}
+    single = {character for word in words for character in word if not (character.isascii() or character.isspace())}
     lacking = {
-        character
-        for character, ids in zip(single, tokenizer.encode_ids(list(single)), strict=True)
-        if unknown in ids
+        character for character, ids in zip(single, tokenizer.encode_ids(list(single)), strict=True) if unknown in ids
     }
     return [part for word in words if word for part in ([one for one in word if one in lacking] or [word])]
 
@@ -97,8 +97,8 @@ class UnknownFacts:
         wholly = f", {self.n_unreadable:,} of them wholly" if self.n_unreadable else ""
         where = f", in {self.n_affected:,} of {self.n_texts:,} texts{wholly}" if self.n_texts > 1 else ""
         return (
-            f"{self.n_unknown:,} of {self.n_tokens:,} tokens ({100 * self.share:.1f} %) are unknown to the model{where}: "
-            f"{self.examples}."
+            f"{self.n_unknown:,} of {self.n_tokens:,} tokens ({100 * self.share:.1f} %) are unknown to the model"
+            f"{where}: {self.examples}."
         )
 
 

@@ -25,12 +25,12 @@ from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase
 from qkv.tasks.predictor import (
-    find_unknown_tokens,
     TOKENS_PER_BATCH,
     TOKENS_PER_BATCH_ELSEWHERE,
     Solver,
     Vectors,
     find_row_vectors,
+    find_unknown_tokens,
     strip_vectors,
     write_row_vectors,
 )
