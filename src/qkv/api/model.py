@@ -65,6 +65,7 @@ def strip_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
 
 
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
+_SAID = (("layers", "layers"), ("width", "wide"), ("vocabulary", "tokens"), ("parameters", "parameters"))
 _ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
 
 
@@ -79,6 +80,18 @@ class Model:
         for kind in _ASKED:  # a copy goes without the folder
             if folder.has(kind):
                 folder.ability(kind)
+
+    def __repr__(self) -> str:
+        facts = self._opened.facts
+        sizes = [f"{facts.shown[name]:,} {what}" for name, what in _SAID if isinstance(facts.shown.get(name), int)]
+        labels = f", labels {', '.join(self.labels[:5])}{' …' if len(self.labels) > 5 else ''}" if self.labels else ""
+        parts = ", ".join([self.architecture or facts.model_type, *sizes])
+        return f"<qkv.Model {self.name}: {parts}{labels}, on {self._device}>"
+
+    @property
+    def opened(self) -> Opened:
+        """The folder with what it can do (models/family.py)."""
+        return self._opened
 
     @property
     def _encodes(self) -> Encodes:

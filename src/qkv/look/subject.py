@@ -60,6 +60,13 @@ class Subject:
     facts: Facts
     threads: int | None = None
 
+    @classmethod
+    def of(cls, model: Model) -> "Subject":
+        """Of a loaded model."""
+        subject = cls(model.name, model.opened.facts)
+        vars(subject).update(model=model, opened=model.opened)  # what the cached properties would load again
+        return subject
+
     @property
     def path(self) -> Path:
         return self.facts.path

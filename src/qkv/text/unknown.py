@@ -1,8 +1,8 @@
 """Unknown tokens: what a model cannot read of its input, as counts and as the characters behind them.
 
 An unknown token ([UNK]) says nothing about the text that it replaces: two texts of unknown tokens alone look the same
-to a model. Counts come from the token ids that a caller has anyway. Only the characters behind them need the text: of the
-first `_EXAMINED` texts with an unknown token they are looked up by encoding the text once more with offsets.
+to a model. Counts come from the token ids that a caller has anyway. Only the characters behind them need the text: the
+first `_EXAMINED` texts with an unknown token are encoded once more, with offsets.
 
 Byte-level vocabularies (GPT-2, RoBERTa) spell everything and have no unknown tokens.
 """
