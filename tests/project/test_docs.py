@@ -205,6 +205,23 @@ def without_remarks(code: str) -> str:
     return re.sub(r"(^|\s+)# .*", "", code, flags=re.MULTILINE)
 
 
+READS = re.compile(r"--(?:train|dev|test|file|data|embeddings|tokenizer)[ =](?P<name>[^\s\"$:]+)(?=\s|$)")
+MAKES = re.compile(r"(?:--out |-o |> |\bcp \S+(?: \S+)* )(?P<name>[^\s\"$]+)(?=\s|$)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_a_readme_reads_what_it_made_itself(name: str) -> None:
+    """Nothing that only the README of the other language makes."""
+    made, read = {"qkv-demo"}, []
+    for block in readme(name):
+        if block.language == "bash" and block.reason is None:
+            for line in without_remarks(block.text).splitlines():
+                read += [found["name"] for found in READS.finditer(line) if found["name"].split("/")[0] not in made]
+                made |= {found["name"].split("/")[0] for found in MAKES.finditer(line)}
+    assert {"intents" if name == "README.md" else "意图", "shards"} <= made
+    assert read == []
+
+
 def pages_with_code() -> list[str]:
     return [
         str(page.relative_to(ROOT))

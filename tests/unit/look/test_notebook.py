@@ -41,7 +41,7 @@ def test_wrong_arguments() -> None:
     [
         (
             "classify",
-            "<qkv.Model classify: BertForSequenceClassification, 1 layers, 8 wide, 106 tokens, 5,666 parameters, labels",
+            "<qkv.Model classify: BertForSequenceClassification, 1 layers, 8 wide, 106 tokens, 5,666 parameters",
         ),
         ("word2vec", "<qkv.Model word2vec: model of type word2vec, 8 wide, 45 tokens"),
     ],
