@@ -50,6 +50,14 @@ def train_tokenizer(
         str | None,
         typer.Option("--segmenter", metavar="NAME", help="With --kind word: segmenter of Chinese words, rjieba."),
     ] = None,
+    fold: Annotated[
+        str | None,
+        typer.Option(
+            "--fold",
+            metavar="NAMES",
+            help="width: full-width letters and digits as half-width; emoji: each a token; both: width,emoji.",
+        ),
+    ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep case and accents.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier tokenizer.")] = False,
     as_json: JsonOption = False,
@@ -61,6 +69,7 @@ def train_tokenizer(
 
     \b
     qkv tokenizer train corpus.txt more.jsonl.gz --vocab-size 8000 --out my-tokenizer
+    qkv tokenizer train 微博.txt --fold width,emoji --out weibo
     qkv tokenizer train 语料.txt --kind character --out zi
     qkv tokenizer train 语料.txt --kind word --segmenter rjieba --vocab-size 50000 --out ci
     qkv tokenize "试一试 a test" --model my-tokenizer
@@ -69,10 +78,13 @@ def train_tokenizer(
     """
     from qkv.cli.terminal import print_json, progress
     from qkv.data.readers import stream_texts
+    from qkv.text.folding import check_fold
     from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
     from qkv.text.vocabulary import check_kind
 
     check_kind(kind, segmenter)
+    folds = fold.split(",") if fold else []
+    check_fold(folds, kind)
     check_tokenizer_folder(out, overwrite)
     began, read = time.perf_counter(), 0
     with progress("read", None) as advance:
@@ -90,6 +102,7 @@ def train_tokenizer(
             min_frequency=min_frequency,
             limit_alphabet=limit_alphabet,
             segmenter=segmenter,
+            fold=folds,
             progress=seen,
         )
     learned.save(out)

@@ -48,6 +48,7 @@ from qkv.text.backend import (
     special_token_template,
     state_of,
 )
+from qkv.text.folding import add_folding, check_fold, fold_text
 from qkv.text.segmenter import ChineseWords, is_known, segmenter_name, spans_before
 from qkv.text.vocabulary import (
     HALF,
@@ -304,9 +305,13 @@ class Tokenizer:
         return cls._of(tokens, kind, not is_cased(tokens) if lowercase is None else lowercase, segmenter)
 
     @classmethod
-    def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> "Tokenizer":
+    def _of(
+        cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None, fold: Sequence[str] = ()
+    ) -> "Tokenizer":
         named = segmenter_name(segmenter)
-        return cls(build_backend(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
+        backend = build_backend(tokens, kind, lowercase, handle_chinese_chars=named is None)
+        add_folding(backend, fold)
+        return cls(backend, kind, segmenter=named)
 
     @classmethod
     def train(
@@ -319,6 +324,7 @@ class Tokenizer:
         min_frequency: int = 2,
         limit_alphabet: int | None = None,
         segmenter: str | None = None,
+        fold: Sequence[str] = (),
         progress: Callable[[int], None] | None = None,
     ) -> "Tokenizer":
         """Learn a vocabulary in one pass over the texts; the same texts give the same vocabulary, ids included.
@@ -332,13 +338,16 @@ class Tokenizer:
         `limit_alphabet` is the number of initial characters, the most frequent first. By default they cover 99.99 % of
         the text, but fill at most half of the vocabulary, so that rare 汉字 do not displace words ("character": as
         many as fit, always with space and line end). `min_frequency` is the minimum count of a word ("word") or of a
-        merged pair ("wordpiece"). `segmenter` ("rjieba"; only for "word") finds Chinese words. `progress` is called
-        with the number of texts read so far.
+        merged pair ("wordpiece"). `segmenter` ("rjieba"; only for "word") finds Chinese words. `fold`: "width",
+        "emoji" (folding.py). `progress` is called with the number of texts read so far.
         """
+        check_kind(kind, segmenter)
+        check_fold(fold, kind)
+        texts = (fold_text(text, fold) for text in texts) if fold else texts
         tokens = learn_vocabulary(
             texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
         )
-        return cls._of(tokens, kind, lowercase, segmenter)
+        return cls._of(tokens, kind, lowercase, segmenter, fold)
 
     # Text to ids
 
@@ -477,6 +486,7 @@ class Tokenizer:
         return (
             self.kind == "wordpiece"
             and self._settings.get("type") == "BertNormalizer"
+            and len(state_of(self.backend.normalizer).get("normalizers", [""])) == 1  # no folding before it
             and isinstance(self.backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         )
 
