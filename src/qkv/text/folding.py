@@ -6,8 +6,9 @@
 Offsets stay those of the text as it was written. A tokenizer with a folding takes about twice as long a text, and
 `qkv prepare` cannot take its shortcuts (data/corpus/encode.py).
 
-What this file does NOT do: change tokenizers that are loaded; traditional characters as simplified ones, for which we
-have no table of our own.
+Tokenizers that are loaded stay as they are: `qkv convert FOLDER NEW --fold width,emoji` writes another folder.
+
+What this file does NOT do: traditional characters as simplified ones, for which we have no table of our own.
 """
 
 import re
@@ -27,11 +28,12 @@ _emoji = re.compile(_EMOJI)
 
 
 def check_fold(fold: Sequence[str], kind: str) -> None:
+    """Raise for an unknown folding, or a tokenizer that does not read words as BERT does."""
     for name in fold:
         if name not in FOLDS:
             raise InputError(f"There is no folding '{name}'.{did_you_mean(name, FOLDS)} Known: {', '.join(FOLDS)}.")
-    if fold and kind == "character":
-        raise InputError("A character tokenizer keeps every character as it is: leave fold (--fold) out.")
+    if fold and kind not in ("wordpiece", "word"):
+        raise InputError(f"Foldings are for tokenizers by wordpiece or word, and this one is by {kind}: no --fold.")
 
 
 def fold_text(text: str, fold: Sequence[str]) -> str:

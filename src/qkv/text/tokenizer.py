@@ -364,7 +364,8 @@ class Tokenizer:
             self._check_marks()
         written = [texts] if pairs is None else [texts, pairs]
         if any(self._is_long(text) for one in written for text in one):
-            return [_joined(list(self.stream(*both, special=special))) for both in zip(*written, strict=True)]
+            seconds: Sequence[str | None] = [None] * len(texts) if pairs is None else pairs
+            return [_joined(list(self.stream(a, b, special))) for a, b in zip(texts, seconds, strict=True)]
         try:
             read = [self._spaced(one) for one in written]
             inputs: Any = read[0] if pairs is None else list(zip(*read, strict=True))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import qkv
 from qkv.cli.main import main
 from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
 from qkv.errors import InputError
@@ -48,7 +49,7 @@ def test_a_corpus_is_encoded_alike() -> None:
 def test_wrong_foldings() -> None:
     with pytest.raises(InputError, match="no folding 'wide'. Did you mean 'width'"):
         Tokenizer.train(TEXTS, fold=["wide"])
-    with pytest.raises(InputError, match="keeps every character"):
+    with pytest.raises(InputError, match="this one is by character"):
         Tokenizer.train(TEXTS, "character", fold=["width"])
 
 
@@ -60,3 +61,15 @@ def test_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Did you mean 'width'" in capsys.readouterr().err
     assert main([*words, "width,emoji"]) == 0
     assert Tokenizer.load(tmp_path / "t").id("😡") is not None
+
+
+def test_a_converted_model_reads_what_it_could_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "qkv-mini", str(tmp_path / "mine"), "--fold", "width,emoji"]) == 0
+    before, after = qkv.load(), qkv.load(tmp_path / "mine")
+    texts = ["ＡＢＣ１２３", "good😡"]
+    assert before.embed(texts).n_unknown.tolist() == [1, 1]
+    assert after.embed(texts).n_unknown.tolist() == [0, 1]
+    assert after.tokenizer.encode(texts[1], special=False).tokens == ["good", "[UNK]"]
+    assert (after.embed("a plain text").vectors == before.embed("a plain text").vectors).all()
+    assert main(["convert", "qkv-mini", str(tmp_path / "other"), "--fold", "widht"]) == 2
+    assert "Did you mean 'width'" in capsys.readouterr().err
