@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import qkv
 from qkv.cli.main import main
+from qkv.data.labelled.examples import TextExample
 from qkv.models.folders.weights import check_sizes
 from tests.golden.golden import MODELS
 
@@ -121,7 +122,7 @@ def test_long_texts_report_their_windows() -> None:
     done = [one for one, _ in seen]
     assert len(done) > 1 and done == sorted(done) and done[-1] == seen[-1][1]
     seen.clear()
-    examples = [model.solver.task.example.from_python("the cat " * 12_000)]
+    examples = [TextExample("the cat " * 12_000)]
     list(model.answer_stream(examples, watch=lambda done, total: seen.append((done, total))))
     assert seen[-1][0] == seen[-1][1] > 32
     seen.clear()

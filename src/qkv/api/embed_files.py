@@ -208,8 +208,9 @@ def token_parts(
 ) -> Iterator[tuple[list[str], list[TokenVectors]]]:
     """`Model.embed_tokens_stream`, each part with its texts."""
     for taken, part in _beside(texts, lambda kept: model.embed_tokens_stream(kept, normalize, layer=layer)):
-        for text, one in zip(taken, part, strict=True) if unknown is not None else ():
-            unknown.add([text], one.n_unknown if one.has_vector.all() else 0, len(one))
+        if unknown is not None:
+            for text, one in zip(taken, part, strict=True):
+                unknown.add([text], one.n_unknown if one.has_vector.all() else 0, len(one))
         yield taken, part
 
 

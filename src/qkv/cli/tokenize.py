@@ -196,12 +196,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _print_document(text: str, pair: str | None, rows: Iterator[dict[str, Any]]) -> None:
     """One line of JSON, written as the tokens come."""
+    some = list(islice(rows, _AT_ONCE))  # before the first character is written: the text may be refused
     head = json.dumps({"text": text, "pair": pair}, ensure_ascii=False)
     typer.echo(f'{head[:-1]}, "tokens": [', nl=False)
     count = 0
-    while some := list(islice(rows, _AT_ONCE)):
+    while some:
         typer.echo((", " if count else "") + json.dumps(some, ensure_ascii=False)[1:-1], nl=False)
         count += len(some)
+        some = list(islice(rows, _AT_ONCE))
     typer.echo(f'], "n_tokens": {count}}}')
 
 

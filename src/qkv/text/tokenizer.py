@@ -397,6 +397,9 @@ class Tokenizer:
         if not any(map(self._is_long, texts)):
             yield self.encode(text, pair, special)
             return
+        for one in texts:  # before the first part is used
+            if half := HALF.search(one):
+                raise half_character(half[0])
         marks = [[self.marks.start], list(self.marks.between if pair is not None else ()), [self.marks.end]]
         for segment, one in enumerate(texts):
             if special:
@@ -404,10 +407,7 @@ class Tokenizer:
                 yield self._mark(marks[segment], 0)
             start = 0
             for part in _divided(one):
-                try:
-                    found = self.backend.encode(part, add_special_tokens=False)
-                except TypeError as error:
-                    raise _explain([part], error) from error
+                found = self.backend.encode(part, add_special_tokens=False)
                 offsets = [(first + start, last + start) for first, last in found.offsets]
                 yield Encoded(found.ids, [segment] * len(found.ids), offsets, found.tokens)
                 start += len(part)

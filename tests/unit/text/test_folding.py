@@ -9,12 +9,13 @@ from qkv.cli.main import main
 from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
 from qkv.errors import InputError
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.vocabulary import Kind
 
 TEXTS = ["ＡＢＣ abc １２３ 123 好的，ok", "good😡😡 好🎉", "ok😡", "abc 好 good"] * 3
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "word"])
-def test_full_width_and_emoji(kind: str, tmp_path: Path) -> None:
+def test_full_width_and_emoji(kind: Kind, tmp_path: Path) -> None:
     folded = Tokenizer.train(TEXTS, kind, 80, min_frequency=1, fold=["width", "emoji"])
     plain = Tokenizer.train(TEXTS, kind, 80, min_frequency=1)
     text = "ＡＢＣ１２３ good😡好，🎉"
