@@ -94,6 +94,11 @@ class AttentionMap:
         """(T left, T right) of one head, as stored."""
         return self.attn[_place("layer", layer, self.layers), _place("head", head, self.heads)]
 
+    def _repr_html_(self) -> str:
+        """The page with every head, in a notebook cell."""
+        frame = 'style="width: 100%; height: 640px; border: 0"'
+        return f'<iframe title="attention" {frame} srcdoc="{escape(attention_page(self))}"></iframe>'
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form above."""
         return {

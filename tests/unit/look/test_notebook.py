@@ -8,6 +8,7 @@ import pytest
 import qkv
 from qkv.errors import InputError
 from qkv.look.notebook import LookPage, look
+from qkv.report.attention import attention_page
 from tests.golden.golden import MODELS
 
 
@@ -48,3 +49,10 @@ def test_wrong_arguments() -> None:
 )
 def test_a_model_says_what_it_is(name: str, said: str) -> None:
     assert repr(qkv.load(MODELS / name)).startswith(said) and repr(qkv.load(MODELS / name)).endswith(", on cpu>")
+
+
+def test_attention_in_a_cell() -> None:
+    found = qkv.load(MODELS / "bert").attention("the cat sat")
+    shown = found._repr_html_()
+    inside = html.unescape(shown.split('srcdoc="', 1)[1].removesuffix('"></iframe>'))
+    assert shown.startswith("<iframe") and inside == attention_page(found)
