@@ -2,8 +2,8 @@
 
 In a README every ```bash, ```console and ```python block is run, each README in an empty folder of its own. In a
 console block the lines after `$ ` are commands and the rest is what they print. `<!-- not run: reason -->` before a
-block leaves it out; only what sets up or fetches (make, git, pip) may be left out. `<!-- output -->` before a ```text block
-says that the block above prints those lines; runs of spaces count as one, and `…` stands for anything.
+block leaves it out; only what sets up or fetches (make, git, pip) may be left out. `<!-- output -->` before a ```text
+block says that the block above prints those lines; runs of spaces count as one, and `…` stands for anything.
 """
 
 import os
