@@ -5,13 +5,15 @@ with [CLS] and [SEP] as in sentence-transformers (without them for models withou
 tokens that have a vector); "cls" takes the vector of [CLS]. Each token counts in the window where it is further from an
 edge (data/windows.py). Layer 0 are the embeddings; the default is the last layer, or ELMo's mean of all layers.
 
-`n_tokens` counts the tokens of a result, `n_windows` its windows.
+`n_tokens` counts the tokens of a result, `n_windows` its windows, `n_unknown` its unknown tokens.
 
 Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +21,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.data.batch import Batch, chunks, plan_batches
+from qkv.data.batch import Batch, Watch, chunks, plan_batches, watched
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
+from qkv.text.unknown import count_unknown
+
+_SHOWN, _ROWS = 6, 10
+"""Numbers of a vector and rows that a notebook shows."""
+
+
+def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str) -> str:
+    """Return a table for a notebook; cells are text, never markup."""
+
+    def line(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead>{line(headings, 'th')}</thead><tbody>{body}</tbody></table>"
+    )
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,7 @@ class Blank:
     candidates: tuple[BlankCandidate, ...]
     n_tokens: int
     n_windows: int = 1
+    n_unknown: int = 0  # tokens of the text that stand for what the vocabulary lacks
 
     @property
     def best(self) -> BlankCandidate:
@@ -51,15 +70,40 @@ class Blank:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """One vector per text, in order."""
+    """One vector a text, in the order the texts were given. Also an array: `np.asarray(found)`, `found[0]`, `len`."""
 
     vectors: NDArray[np.float32]  # (texts, width)
     n_tokens: NDArray[np.int64]  # (texts,)
     n_windows: NDArray[np.int64]  # (texts,)
+    n_unknown: NDArray[np.int64]  # (texts,) tokens that stand for what the vocabulary lacks
     n_without_vector: NDArray[np.int64] | None = None  # (texts,) words left out of the mean; None: each has a vector
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False and dtype is not None and np.dtype(dtype) != self.vectors.dtype:
+            raise ValueError(f"vectors of {self.vectors.dtype} become {np.dtype(dtype)} only by a copy")
+        return np.array(self.vectors, dtype=dtype, copy=True) if copy else np.asarray(self.vectors, dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.vectors[key]
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return iter(self.vectors)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.vectors.shape
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the beginning of the vectors."""
+        rows = [
+            (number, tokens, *(f"{value:.3f}" for value in vector[:_SHOWN].tolist()), "…")
+            for number, (tokens, vector) in enumerate(zip(self.n_tokens[:_ROWS].tolist(), self.vectors, strict=False))
+        ]
+        headings = ("", "n_tokens", *map(str, range(min(_SHOWN, self.shape[1]))), "")
+        return html_table(headings, rows, f"{len(self):,} vectors of {self.shape[1]:,} numbers")
 
     def similarity(self) -> NDArray[np.float32]:
         """(texts, texts) cosine of every pair."""
@@ -69,13 +113,14 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """One vector per token of a text; a token is at text[start:end]."""
+    """One vector for each token of a text; a token is text[start:end]."""
 
     tokens: tuple[str, ...]  # as the vocabulary spells them
     offsets: tuple[tuple[int, int], ...]
     vectors: NDArray[np.float32]  # (tokens, width)
     has_vector: NDArray[np.bool_]  # (tokens,) False for a word that word vectors lack, and its vector is zeros
     n_windows: int = 1
+    n_unknown: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -89,6 +134,7 @@ class NextSentence:
     not_next: float
     n_tokens: int
     n_windows: int = 1
+    n_unknown: int = 0
 
 
 def scale_to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -132,6 +178,7 @@ class Embedder:
     device: torch.device
     run: Callable[[Batch, int | None], Tensor]  # (N, D) of a batch on the device, of a layer
     layer: int | None = None
+    watch: Watch | None = None
 
     @property
     def encodes(self) -> Encodes:
@@ -225,7 +272,7 @@ class Embedder:
         rows = self._rows(ids)
         found = np.empty((len(rows), self.encodes.sizes.width), dtype=np.float32)  # (R, D)
         counts = rows.counts()  # (R,)
-        for chosen in plan_batches(rows.lengths, tokens_per_batch):
+        for chosen in watched(plan_batches(rows.lengths, tokens_per_batch), rows.n_windows, self.watch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
             if not self.encodes.counts_marks:
                 counted = keep_counted(
@@ -239,11 +286,12 @@ class Embedder:
             found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
         vectors, total = _merged(found, rows, counts)
         vectors = scale_to_unit(vectors) if normalize else vectors
+        unknown = np.array([count_unknown(self.encodes.tokenizer, row) for row in ids], np.int64)
         if self.encodes.counts_marks:
-            return Embeddings(vectors, rows.n_tokens, rows.n_windows)
+            return Embeddings(vectors, rows.n_tokens, rows.n_windows, unknown)
         n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
         without = None if self.encodes.known is None else n_tokens - total
-        return Embeddings(vectors, n_tokens, rows.n_windows, without)
+        return Embeddings(vectors, n_tokens, rows.n_windows, unknown, without)
 
     def _token_parts(
         self, texts: Iterable[str], normalize: bool, tokens_per_batch: int
@@ -263,6 +311,7 @@ class Embedder:
                     scale_to_unit(of_text) if normalize else of_text,
                     self._has_vector(one.ids),
                     windows,
+                    count_unknown(self.encodes.tokenizer, one.ids),
                 )
                 for one, of_text, windows in zip(encoded, vectors, n_windows.tolist(), strict=True)
             ]
@@ -295,7 +344,7 @@ class Embedder:
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:
-    """(M,) whether the tokens at these positions are neither the [CLS] nor the [SEP] of their row"""
+    """(M,), whether the token at each place is neither the [CLS] nor the [SEP] of its row."""
     return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
 
 
@@ -325,7 +374,7 @@ def _merged(
 
 
 def _characters(text: str) -> int:
-    return len(text) if isinstance(text, str) else 0  # what is no text is told when its chunk is looked at
+    return len(text) if isinstance(text, str) else 0  # `check_texts` raises for other types
 
 
 def check_texts(texts: list[str], before: int) -> None:

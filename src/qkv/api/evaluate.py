@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.api.model import load_for
-from qkv.api.predict import make_record
+from qkv.api.predict import make_record, remembered_columns
 from qkv.api.translator import Translator, load_translator
 from qkv.data.labelled.examples import Example
 from qkv.data.labelled.reader import labelled
@@ -63,7 +63,14 @@ def evaluate_file(
     trained = model.record.get("config", {}).get("data", {})
     if separator is None:
         separator = trained.get("separator")  # as in training
-    source = labelled(file, task.name, columns=columns, format=format, separator=separator)
+    source = labelled(
+        file,
+        task.name,
+        columns=columns,
+        format=format,
+        separator=separator,
+        remembered=remembered_columns(model.record),
+    )
     known = trained.get("train_sha256")
     is_training = known is not None and sha256_of(source.path) == known
     examples = Adapted(source, task)
@@ -73,8 +80,9 @@ def evaluate_file(
         if other is not None:
             mine.append(task.statistics(example, result, judgement))
 
+    answers, unknown = model.watch_unknown(model.answer_stream(examples, needs_labels=True))
     if out is None:
-        found = evaluate_examples(task, model.answer_stream(examples, needs_labels=True), progress, keep)
+        found = evaluate_examples(task, answers, progress, keep)
     else:
         with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
@@ -83,8 +91,8 @@ def evaluate_file(
                 verdict = {"expected": judgement.expected, "right": judgement.right}
                 lines.write(json.dumps(make_record(example, result) | verdict, ensure_ascii=False) + "\n")
 
-            found = evaluate_examples(task, model.answer_stream(examples, needs_labels=True), progress, write)
-    faults = source.faults
+            found = evaluate_examples(task, answers, progress, write)
+    faults, unread = source.faults, unknown.facts()
     document: dict[str, Any] = {
         "run": str(run),
         "file": str(file),
@@ -94,11 +102,14 @@ def evaluate_file(
         "longest": found.longest,
         "windowed": found.windowed,
         "most_windows": found.most_windows,
+        "n_unknown": unread.n_unknown,
+        "unknown": asdict(unread),
         "dropped": sum(fault.action == "dropped" for fault in faults),
         "mended": sum(fault.action == "mended" for fault in faults),
         "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:_FAULTS]],
         "against": None,
         "is_training_file": is_training,
+        "read_as": source.describe(),
     }
     if other is not None:
         theirs: list[tuple[float, ...]] = []

@@ -16,6 +16,7 @@ from qkv.cli.options import (
     DtypeOption,
     JsonOption,
     ModelOption,
+    TextColumn,
     ThreadsOption,
     check_not_read,
     load_model,
@@ -25,9 +26,10 @@ from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from qkv.api.embed_files import Lacks
+    from qkv.api.embed_files import Lacks, Written
     from qkv.api.embedder import Embeddings
     from qkv.api.model import Model
+    from qkv.text.unknown import UnknownCounter
 
 
 _MOST = 100
@@ -48,18 +50,22 @@ def lacks_tokens(model: "Model") -> "Lacks":
     return lambda text: "is empty" if not text.strip() or model.tokenizer.is_empty(text) else None
 
 
-def embed_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, as_json: bool) -> None:
+def embed_tokens(
+    model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, as_json: bool, unknown: "UnknownCounter"
+) -> None:
     from qkv.api.embed_files import token_lines, token_parts
 
     if not as_json:
-        _show_tokens(model, texts, normalize, layer)
+        _show_tokens(model, texts, normalize, layer, unknown)
         return
-    for taken, part in token_parts(model, texts, normalize, layer):
+    for taken, part in token_parts(model, texts, normalize, layer, unknown):
         for line in token_lines(taken, part):
             typer.echo(line)
 
 
-def _show_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None) -> None:
+def _show_tokens(
+    model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, unknown: "UnknownCounter"
+) -> None:
     import numpy as np
 
     from qkv.api.embed_files import token_parts
@@ -69,7 +75,7 @@ def _show_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: i
     rows: list[list[object]] = []
     first: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = {}
     number = 0
-    for taken, part in token_parts(model, texts, normalize, layer):
+    for taken, part in token_parts(model, texts, normalize, layer, unknown):
         for text, found in zip(taken, part, strict=True):
             number += 1
             if len(rows) + len(found) > _MOST:
@@ -104,11 +110,18 @@ def embed_texts(
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="File with one text per line: .txt .jsonl, also .gz .xz; repeatable."
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Texts, one per line (.txt .jsonl, also .gz .xz), or a table (csv tsv xlsx parquet); repeatable.",
         ),
     ] = None,
+    text: TextColumn = None,
     model: ModelOption = DEFAULT_MODEL,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .npy, .jsonl or .tsv.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write .npy, .jsonl, .tsv, .csv, .parquet or .xlsx."),
+    ] = None,
     pooling: Annotated[
         str | None,
         typer.Option(
@@ -146,16 +159,22 @@ def embed_texts(
     qkv embed "A cat sits." "Stocks fell." "一只猫"
     qkv embed --file texts.txt --out vectors.npy
     qkv embed --file texts.jsonl.gz --json --model FOLDER > vectors.jsonl
+    qkv embed --file reviews.csv --text Review --out vectors.parquet
     qkv embed --tokens --layer 2 --model ELMO "He got bit by Python" "Python is my favorite programming language"
 
     Models without a task head also work: word2vec or nnlm (mean of the words that have a vector), rnnlm, ELMo (mean of
     the tokens, layers in equal shares).
 
-    --json prints one line per text: text, n_tokens, n_windows, vector (for word vectors also n_without_vector); with
-    --tokens: text, n_windows, tokens (token, start, end, vector). With --out, one document: out, n_texts, n_tokens,
-    n_windows, width, seconds, n_without_vector.
+    Rows of a table keep their columns and order in --out, with their number in the column row; rows without a text
+    stay, without a vector (.npy: NaN), unless --skip-empty.
+
+    --json prints one line per text: text, n_tokens, n_windows, n_unknown, vector (for word vectors also
+    n_without_vector); with --tokens: text, n_windows, n_unknown, tokens (token, start, end, vector). With --out, one
+    document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed.
     """
     from qkv.api.embed_files import check_name
+    from qkv.cli.terminal import warn_unknown
+    from qkv.text.unknown import UnknownCounter
 
     if out is not None:
         check_name(out)
@@ -164,32 +183,45 @@ def embed_texts(
     check_not_read(out, file or [])
     if skip_empty and texts and texts != ["-"]:
         raise InputError("--skip-empty is for files and standard input: leave it out, or leave out the empty texts.")
+    if text is not None and not file:
+        raise InputError("--text names a column of a file: give the file with --file.")
     if tokens:
         check_tokens(out, pooling)
     loaded = load_model(model, device=device, threads=threads, dtype=dtype)
     how = (pooling, normalize, layer)
     # a text without a known word has no mean, but its tokens can be listed without vectors
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks
-    number, stream = _open_texts(texts or [], file or [], lacks, skip_empty)
+    unknown = UnknownCounter(loaded.tokenizer)
+    if file:
+        from qkv.cli.terminal import say_encodings
+
+        say_encodings(file)
+        if out is not None and len(file) == 1 and _has_rows(file[0], text, out):
+            _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json, unknown)
+            warn_unknown(unknown.facts())
+            return
+    number, stream = _open_texts(texts or [], file or [], lacks, skip_empty, text)
     if tokens:
-        embed_tokens(loaded, stream, bool(normalize), layer, as_json)
+        embed_tokens(loaded, stream, bool(normalize), layer, as_json, unknown)
     elif out is not None:
-        _to_file(loaded, stream, number, out, how, as_json)
+        _to_file(loaded, stream, number, out, how, as_json, unknown)
     elif as_json:
-        _to_json(loaded, stream, how)
+        _to_json(loaded, stream, how, unknown)
     else:
-        _show_similarities(loaded, stream, how)
+        _show_similarities(loaded, stream, how, unknown)
+    warn_unknown(unknown.facts())
 
 
 def _open_texts(
-    texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool
+    texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool, column: str | None
 ) -> tuple[int | None, Iterator[str]]:
     """Return the number of texts, if known, and the texts."""
     from qkv.api.embed_files import file_texts, stdin_texts
 
     if files:
         # read to the end first, so that an error in the last line is found before the work
-        return sum(1 for _ in file_texts(files, lacks, skip_empty)), file_texts(files, lacks, skip_empty)
+        number = sum(1 for _ in file_texts(files, lacks, skip_empty, column))
+        return number, file_texts(files, lacks, skip_empty, column)
     if texts == ["-"]:
         return None, stdin_texts(lacks, skip_empty)
     return len(texts), iter(texts)
@@ -202,12 +234,47 @@ def _to_file(
     out: Path,
     how: How,
     as_json: bool,
+    unknown: "UnknownCounter",
 ) -> None:
     from qkv.api.embed_files import embed_to_file
-    from qkv.cli.terminal import print_json, progress, say
+    from qkv.cli.terminal import progress, say_windows
 
     with progress("embed", number) as advance:
-        done = embed_to_file(model, texts, out, *how, advance)
+        done = embed_to_file(model, texts, out, *how, advance, unknown, say_windows())
+    _report(done, out, as_json)
+
+
+def _has_rows(file: Path, column: str | None, out: Path) -> bool:
+    """Whether the columns of a file are written next to the vectors."""
+    from qkv.api.embed_files import is_table
+    from qkv.api.table_files import TABLES
+
+    is_json = ".jsonl" in file.name.lower()
+    return is_table(file) or (is_json and (column is not None or out.suffix.lower() in TABLES))
+
+
+def _rows_to_file(
+    model: "Model",
+    file: Path,
+    column: str | None,
+    out: Path,
+    how: How,
+    skip_empty: bool,
+    as_json: bool,
+    unknown: "UnknownCounter",
+) -> None:
+    from qkv.api.embed_files import embed_rows, open_rows
+    from qkv.cli.terminal import progress, say_windows
+
+    source = open_rows(file, column)
+    with progress("embed", None) as advance:
+        done = embed_rows(model, source, out, *how, advance, skip_empty, unknown, say_windows())
+    _report(done, out, as_json)
+
+
+def _report(done: "Written", out: Path, as_json: bool) -> None:
+    from qkv.cli.terminal import print_json, say
+
     if as_json:
         print_json(asdict(done))
         return
@@ -216,19 +283,25 @@ def _to_file(
     say(f"{out}: {done.n_texts:,} texts{windows}, {done.width} numbers each, {speed}")
     if done.n_without_vector:
         say(f"{done.n_without_vector:,} of {done.n_tokens:,} words have no vector and are not in the means")
+    if done.n_empty:
+        say(f"rows without a text, which have no vector: {done.n_empty:,}")
+    if done.renamed:
+        say("columns of the input: " + ", ".join(f"{old!r} is now {new!r}" for old, new in done.renamed.items()))
 
 
-def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:
+def _to_json(model: "Model", texts: Iterable[str], how: How, unknown: "UnknownCounter") -> None:
     from qkv.api.embed_files import embed_parts, json_lines
+    from qkv.cli.terminal import say_windows
 
-    for taken, part in embed_parts(model, texts, *how):
+    for taken, part in embed_parts(model, texts, *how, unknown, say_windows()):
         for line in json_lines(taken, part):
             typer.echo(line)
 
 
-def _show_similarities(model: "Model", texts: Iterable[str], how: How) -> None:
+def _show_similarities(model: "Model", texts: Iterable[str], how: How, unknown: "UnknownCounter") -> None:
     from itertools import islice
 
+    from qkv.api.embed_files import add_unknown
     from qkv.cli.terminal import similarity_table
 
     few = list(islice(texts, _FEW + 1))
@@ -237,6 +310,7 @@ def _show_similarities(model: "Model", texts: Iterable[str], how: How) -> None:
     if not few:
         raise InputError("There is no text to embed: the input is empty.")
     found = model.embed(few, how[0], how[1], layer=how[2])
+    add_unknown(unknown, model, few, found)
     if len(few) == 1:
         start = ", ".join(f"{value:.4f}" for value in found.vectors[0, :6].tolist())
         write(f"{model.config.width} numbers: {start}, …")

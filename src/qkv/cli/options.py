@@ -113,7 +113,10 @@ ContextColumn = Annotated[str | None, _column("context", "the passage")]
 AnswerColumn = Annotated[str | None, _column("answer", "the answer")]
 ChoicesColumn = Annotated[str | None, _column("choices", "the choices")]
 FormatOption = Annotated[
-    str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll, squad …; detected by default.")
+    str | None,
+    typer.Option(
+        "--format", metavar="NAME", help="csv, tsv, xlsx, parquet, jsonl, conll, squad …; detected by default."
+    ),
 ]
 SeparatorOption = Annotated[
     str | None, typer.Option("--separator", metavar="TEXT", help="Separator of several labels in one cell.")

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
@@ -21,7 +22,9 @@ from qkv.cli.options import write
 from qkv.text.messages import translate
 
 if TYPE_CHECKING:
+    from qkv.data.batch import Watch
     from qkv.data.labelled.examples import Example
+    from qkv.text.unknown import UnknownFacts
 
 
 _WIDE = 400
@@ -36,6 +39,21 @@ def console(error: bool = False) -> Console:
 def say(message: str) -> None:
     """Print a message to standard error, in the user's language."""
     write(message, err=True)
+
+
+def say_encodings(files: Iterable[str | Path]) -> None:
+    """Say which files are not UTF-8 and how they are read."""
+    from qkv.data.readers import encoding_note
+
+    for file in files:
+        if note := encoding_note(file):
+            say(f"{file}: {note}")
+
+
+def warn_unknown(unknown: "UnknownFacts") -> None:
+    """One line about tokens that the model does not know, where they are more than a few."""
+    if said := unknown.describe():
+        say(f"note: {said}")
 
 
 def print_json(document: Any) -> None:
@@ -83,6 +101,8 @@ class _Finding(Protocol):
     def line(self) -> int: ...
     @property
     def message(self) -> str: ...
+    @property
+    def place(self) -> str: ...
 
 
 def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kinds: Mapping[str, str]) -> None:
@@ -92,6 +112,8 @@ def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kind
         found = [finding for finding in findings if finding.kind == kind]
         for finding in found:
             place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+            if finding.place and finding.place != f"line {finding.line}":
+                place = f"{finding.file}, {finding.place}"
             typer.echo(f"  {place}: {translate(finding.message)}")
         if len(found) < count:
             write(f"  … and {count - len(found):,} more")
@@ -157,6 +179,19 @@ def _lines(what: str, total: int | None, every: float = 5.0) -> Iterator[Advance
             say(f"{what}: {done:,}{of}, {done / (now - began):,.0f} per second")
 
     yield advance
+
+
+def say_windows(every: float = 5.0) -> "Watch":
+    """A line every few seconds while one long text is read."""
+    last = time.monotonic()
+
+    def watch(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every:
+            last = time.monotonic()
+            say(f"a long text: {done:,} of {total:,} windows read")
+
+    return watch
 
 
 class Move(Protocol):
@@ -281,6 +316,8 @@ class ResultPrinter:
 
     def show(self, example: "Example", result: Any) -> None:
         line = Text()
+        if example.place.file and not example.place.line:  # a document
+            line.append(f"{example.place.file}\n", style="dim")
         for text, style, label, share in result.shown(example):
             line.append(text, style=f"{style} {self._colour(label) if label else ''}".strip())
             if share is not None:

@@ -28,19 +28,16 @@ twentieth of the size of JSON numbers: 512 tokens, one layer, 12 heads are 3 MB.
 import base64
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import resources
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
-from qkv.files import read_object, write_text
 from qkv.report.charts import format_share, printable, shorten, text_width
 
 _FORMAT = "qkv.attention.1"
@@ -93,6 +90,11 @@ class AttentionMap:
     def bytes_of(self, layer: int, head: int) -> NDArray[np.uint8]:
         """(T left, T right) of one head, as stored."""
         return self.attn[_place("layer", layer, self.layers), _place("head", head, self.heads)]
+
+    def _repr_html_(self) -> str:
+        """The page with every head, in a notebook cell."""
+        frame = 'style="width: 100%; height: 640px; border: 0"'
+        return f'<iframe title="attention" {frame} srcdoc="{escape(attention_page(self))}"></iframe>'
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form above."""

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.labelled.examples import TextExample
+from qkv.data.labelled.examples import LARGEST_NUMBER, TextExample
 from qkv.errors import InputError
 from qkv.metrics.calibration import best_threshold_f1
 from qkv.metrics.classes import (
@@ -175,6 +175,7 @@ class Classification:
     n_tokens: int
     n_windows: int
     abstained: bool = False  # less sure than the model was found to need
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -321,6 +322,7 @@ class PredictedLabels:
     probabilities: dict[str, float]
     n_tokens: int
     n_windows: int
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
     abstained: ClassVar[bool] = False  # each label has a threshold, which decides by itself
 
     @property
@@ -452,6 +454,7 @@ class PredictedNumber:
     value: float
     n_tokens: int
     n_windows: int
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
     abstained: ClassVar[bool] = False  # it has no probability
 
     def to_dict(self) -> dict[str, Any]:
@@ -524,6 +527,11 @@ class Regression(TextTask):
         number = parse_number(example.label)
         if number is None:
             raise InputError(f"{where}: '{example.label}' is not a number, and the task is regression.")
+        if abs(number) > LARGEST_NUMBER:
+            raise InputError(
+                f"{where}: {example.label} is too large to be learned; numbers go up to {LARGEST_NUMBER:.0e}. Correct "
+                "it, or scale all labels."
+            )
         return number
 
     def targets(self, examples: Sequence[TextExample]) -> Tensor:

@@ -38,6 +38,8 @@ PAIR_FINDINGS = {
     "control": "control characters, which are dropped",
     "long": "pairs with a side longer than the model, which are dropped",
 }
+REMARKS = ("repeated", "long")
+"""Findings that are no faults."""
 TRAINED_ON = ("train", "more")
 _NAMED = 20  # findings of each kind in the report
 _AT_ONCE = 1_024  # pairs tokenized together
@@ -67,6 +69,7 @@ class PairReport:
     findings: list[Finding]  # the first of each kind
     notes: list[str]
     sound: bool  # no findings, and there are training pairs
+    has_faults: bool  # something is wrong; not if all findings are remarks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -111,7 +114,9 @@ class _Check:
     def found(self, kind: str, place: Place, message: str) -> None:
         self.counts[kind] += 1
         if len(self.findings[kind]) < self.named:
-            self.findings[kind].append(Finding(kind, place.file, place.line, message))
+            self.findings[kind].append(
+                Finding(kind, place.file, place.line, message, place.within if place.line else "")
+            )
 
     def file(self, number: int) -> None:
         part, source = self.files[number]
@@ -178,6 +183,7 @@ class _Check:
                     "tokens are dropped in training (max_length). With a tokenizer (--model) they are counted."
                 )
         trained_on = sum(facts.pairs for facts in self.facts if facts.part in TRAINED_ON)
+        lacking = not trained_on or not all(facts.pairs for facts in self.facts)
         return PairReport(
             files=self.facts,
             pairs=trained_on,
@@ -190,7 +196,8 @@ class _Check:
             counts={kind: self.counts[kind] for kind in PAIR_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
-            sound=bool(trained_on) and not self.counts.total() and all(facts.pairs for facts in self.facts),
+            sound=not lacking and not self.counts.total(),
+            has_faults=lacking or any(kind not in REMARKS for kind, count in self.counts.items() if count),
         )
 
     def place(self, number: int, line: int) -> Place:

@@ -65,6 +65,7 @@ class DataChoice:
     dev_share: float = 0.1
     split_seed: int = 0
     columns: Columns = field(default_factory=Columns)
+    skip_bad: bool = False  # leave out rows that cannot be used, such as one without a label, instead of stopping
 
     def __post_init__(self) -> None:
         if not 0 < self.dev_share < 1:

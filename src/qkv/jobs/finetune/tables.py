@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from unicodedata import east_asian_width
 
-from qkv.data.labelled.examples import Fault
+from qkv.data.labelled.examples import Fault, Place
 from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, LengthBin, MixFacts, Shown
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent, safe, size, spans
@@ -85,12 +85,16 @@ def _row(name: str, part: DataFacts) -> tuple[TableCell, ...]:
     )
 
 
+def _at(place: Place) -> str:
+    return f"{place.file}:{place.line}" if place.unit == "line" else str(place)
+
+
 def _faults(faults: Sequence[Fault], missing: int) -> str:
     if not faults:
         return ""
     items = [
         f'<li><b class="{safe(fault.action)}">{spans(ACTIONS.get(fault.action, fault.action))}</b>'
-        f"<code>{safe(f'{fault.place.file}:{fault.place.line}')}</code><span>{safe(fault.message)}</span></li>"
+        f"<code>{safe(_at(fault.place))}</code><span>{safe(fault.message)}</span></li>"
         for fault in faults
     ]
     cut = _SHOWN if len(items) > _SHOWN + 4 else len(items)
