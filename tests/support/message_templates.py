@@ -28,10 +28,14 @@ NOTES = {"notes", "limits", "lines", "said"}
 """Lists of messages: what is appended to them is shown."""
 FACTS = re.compile(r"format_data|_?lines_of_\w+")
 """Functions that return tables of facts: a name and a text a row."""
+DESCRIBES = re.compile(r"describe|lacks|explain_\w+")
+"""Functions and methods that return a message."""
 TABLES = re.compile(r".*_FINDINGS$|^METRIC_NAMES$")
 GRAMMAR = set("is are has have was were does do it them its their this these that those a an s es y ies".split()) | {""}
 """Endings and verbs that follow the number of a noun, which Chinese leaves out."""
-NAMES = set("alignments beams gzip mean rnnlm nnlm marian renormalise sample stopping unigram xz".split())
+NAMES = set("alignments arrow beams conll csv gzip lines marian mean nnlm openpyxl parquet pyarrow renormalise".split())
+NAMES |= set("rnnlm sample stopping tsv unigram xlsx xz classify tag choice json jsonl qkv utf-16 windows-1252".split())
+NAMES |= {"Windows-1252"}
 """Names of options, programs and models that are chosen from in a message."""
 
 
@@ -68,7 +72,7 @@ def is_prose(text: str) -> bool:
     bare = re.sub(r"\{\d+\}", "…", text).strip()
     if re.fullmatch(r"(--?[\w-]+ \S+\s*)+", bare) and not bare.endswith("."):
         return False
-    if re.match(r"(qkv|export|cat|pip) ", bare) and not re.search(r" {3,}\S", bare):
+    if re.match(r"…?(qkv|export|cat|pip|iconv) ", bare) and not re.search(r" {3,}\S", bare):
         return False
     words = re.findall(r"(?<![\w./<\-\[{`_=])[A-Za-z][a-z'’]+(?![\w_=(\[]|/(?!s$)|\.[\w…])", bare)
     return any(word for word in words)
@@ -140,6 +144,9 @@ class Collector:
                     self.add(module, message)
             elif isinstance(node, ast.FunctionDef) and FACTS.fullmatch(node.name):
                 for message in self._rows(module, node):
+                    self.add(module, message)
+            elif isinstance(node, ast.FunctionDef) and DESCRIBES.fullmatch(node.name) and _returns_text(node):
+                for message in self._returned(module, node):
                     self.add(module, message)
         for name, value in module.constants.items():
             if TABLES.match(name) and isinstance(value, ast.Dict):
@@ -255,7 +262,7 @@ class Collector:
         forms = self.forms(module, expression, depth + 1)
         if any(form == MESSAGE for form in forms):
             kind = "message"
-        elif forms and all(len(form) == 1 and form[0] in GRAMMAR for form in forms):
+        elif {form[0] for form in forms} > {""} and all(len(form) == 1 and form[0] in GRAMMAR for form in forms):
             return Slot("grammar")
         else:
             kind = "value"
@@ -389,6 +396,8 @@ class Collector:
             return self.forms(module, call.args[0], depth + 1)
         if isinstance(call.func, ast.Attribute):
             owner = call.func.value
+            if DESCRIBES.fullmatch(name):
+                return [MESSAGE]
             if name == "join" and isinstance(owner, ast.Constant) and call.args:
                 return self._joined(module, call.args[0], depth)
             if name in ("strip", "rstrip", "lstrip", "replace", "lower", "capitalize"):
@@ -407,14 +416,14 @@ class Collector:
             source, original = module.imported[name]
             if source in self.modules:
                 home, function = self.modules[source], self.modules[source].functions.get(original)
-        if function is None or not (isinstance(function.returns, ast.Name) and function.returns.id == "str"):
+        if function is None or not _returns_text(function):
             return []
-        return [
-            form
-            for node in ast.walk(function)
-            if isinstance(node, ast.Return) and node.value is not None and home.function_of(node) is function
-            for form in self.forms(home, node.value, depth + 1)
-        ]
+        return [form for value in self._returned(home, function) for form in self.forms(home, value, depth + 1)]
+
+    def _returned(self, module: Module, function: ast.AST) -> Iterator[ast.expr]:
+        for node in ast.walk(function):
+            if isinstance(node, ast.Return) and node.value is not None and module.function_of(node) is function:
+                yield node.value
 
     def _joined(self, module: Module, parts: ast.expr, depth: int) -> list[Form]:
         if isinstance(parts, ast.GeneratorExp | ast.ListComp):
@@ -477,6 +486,10 @@ def _bindings(function: ast.AST) -> dict[str, list[tuple[str, ast.expr]]]:
             case ast.ExceptHandler(name=str(name), type=ast.expr() as kind) if "InputError" in ast.unparse(kind):
                 found[name].append(("error", kind))
     return found
+
+
+def _returns_text(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return function.returns is not None and ast.unparse(function.returns) in ("str", "str | None")
 
 
 def _listed(module: Module, node: ast.keyword | ast.Assign | ast.AugAssign) -> list[ast.expr]:

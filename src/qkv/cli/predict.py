@@ -16,7 +16,8 @@ from qkv.cli.options import (
     drop_missing,
     suffix_of,
 )
-from qkv.errors import InputError
+from qkv.errors import InputError, listed
+from qkv.text.messages import translate
 
 if TYPE_CHECKING:
     from qkv.api.predict import ResultWriter
@@ -96,7 +97,7 @@ def predict(
         remembered=remembered_columns(model.record),
     )
     if source.note:
-        say(f"{inputs[0]}: {source.note}")
+        say(f"{inputs[0]}: {translate(source.note)}")
     answers, unknown = model.watch_unknown(model.answer_stream(source, watch=say_windows()))
     if out is not None:
         assert suffix is not None
@@ -107,7 +108,7 @@ def predict(
             for examples, results in answers:
                 written.add(examples, results)
                 advance(len(results))
-        say(f"{out}: {written.count:,} results" + _describe_rows(written))
+        say(f"{out}: {written.count:,} results{_describe_rows(written)}")
     else:
         printed = ResultPrinter()
         for examples, results in answers:
@@ -131,5 +132,4 @@ def _describe_rows(written: "ResultWriter") -> str:
     """Say what differs from the input: rows without a result, columns with another name."""
     rows = f"; rows without a text, which have no result: {written.empty:,}" if written.empty else ""
     renamed = [f"{old!r} is now {new!r}" for old, new in written.renamed.items()]
-    more = f" and {len(renamed) - 3} more" if len(renamed) > 3 else ""
-    return f"{rows}; columns of the input: {', '.join(renamed[:3])}{more}" if renamed else rows
+    return f"{rows}; columns of the input: {listed(renamed, 3)}" if renamed else rows

@@ -47,7 +47,7 @@ def say_encodings(files: Iterable[str | Path]) -> None:
 
     for file in files:
         if note := encoding_note(file):
-            say(f"{file}: {note}")
+            say(f"{file}: {translate(note)}")
 
 
 def warn_unknown(unknown: "UnknownFacts") -> None:

@@ -7,11 +7,12 @@ catalogue with the source.
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ LANGUAGES = ("en", "zh")
 _KIND = re.compile("(error:|note:|warning:) ")
 _PLACE = re.compile(r"\{(\d+)(!t)?\}")
 _BETWEEN = {"; ": "；", ", ": "，", " and ": "和", " or ": "或"}
-_LONGEST_RUN = 4000  # characters in which two values without a separator are told apart
+_JOINT = re.compile(r"[\s,;:.(]")  # where a value may end and a message begin, without text between them
+_LONGEST_RUN = 2000  # characters in which that is looked for
 
 _chosen: str | None = None  # by --lang
 
@@ -80,10 +82,15 @@ def _prefixed(message: str) -> str | None:
     """Translate a message, after "error: ", "note: " or "warning: " if it begins so."""
     kind = _KIND.match(message)
     said = message[kind.end() :] if kind else message
-    found = _value(said, lenient=False)
-    if found is None:
-        found = _find(said, lenient=True)
-    return f"{catalogue()[kind[1]]}{found or said}" if kind else found
+    found = _find(said)
+    if kind:
+        return catalogue()[kind[1]] + (said if found is None else found.text)
+    return None if found is None else found.text
+
+
+class _Chinese(NamedTuple):
+    text: str
+    score: int  # characters of the English that are in the catalogue, less those of messages that are not
 
 
 class _Template(NamedTuple):
@@ -92,6 +99,7 @@ class _Template(NamedTuple):
     order: list[int]  # numbers of the placeholders
     chinese: str
     weight: int  # characters of text
+    most: float  # the score that it can reach
 
 
 @cache
@@ -109,96 +117,108 @@ def _templates() -> list[_Template]:
         if len(pieces) > 1:
             translated = {number for number, mark in _PLACE.findall(chinese) if mark}
             numbers = [re.findall(r"\d+", run) for run in pieces[1::2]]
+            weight = sum(map(len, pieces[::2]))
             found.append(
                 _Template(
                     pieces[::2],
                     [[number in translated for number in run] for run in numbers],
                     [int(number) for run in numbers for number in run],
                     chinese,
-                    sum(map(len, pieces[::2])),
+                    weight,
+                    math.inf if translated else weight,
                 )
             )
-    return sorted(found, key=lambda one: (-one.weight, -len(one.order)))
+    return sorted(found, key=lambda one: -one.weight)
 
 
-def _find(message: str, lenient: bool = False, least: float = 0.0) -> str | None:
-    """Return the Chinese of a message that is in the catalogue.
-
-    lenient: values that are not in the catalogue, such as a message of another library, stay as they are
-    least: the share of the message that must be literal, or a message in it must be known
-    """
+@lru_cache(maxsize=1000)
+def _find(message: str) -> _Chinese | None:
+    """Return the Chinese of a message: of the template that explains most of it, or sentence by sentence."""
     message = message.strip()
     exact = catalogue().get(message)
     if exact is not None:
-        return exact
+        return _Chinese(exact, len(message))
+    best = _of_sentences(message)
     for template in _templates():
-        if template.weight < least * len(message) and not any(map(any, template.runs)):
+        if best is not None and template.most <= best.score:
             continue
-        literals = template.literals
-        if not (message.startswith(literals[0]) and message.endswith(literals[-1])):
+        first, last = template.literals[0], template.literals[-1]
+        if not (message.startswith(first) and message.endswith(last)):
             continue
-        if all(literal in message for literal in literals):
-            values = _match(message, len(literals[0]), template, 0, lenient=False)
-            if values is None and lenient:
-                values = _match(message, len(literals[0]), template, 0, lenient=True)
-            if values is not None:
-                return _fill(template, values)
-    return None
+        if all(literal in message for literal in template.literals):
+            found = _match(message, len(first), template, 0)
+            score = 0 if found is None else found[1] + template.weight
+            if found is not None and score > (0 if best is None else best.score):
+                values = dict(zip(template.order, found[0], strict=True))
+                best = _Chinese(_fill(template.chinese, values), score)
+    return best
 
 
-def _match(message: str, start: int, template: _Template, run: int, lenient: bool) -> list[str] | None:
-    """Match the rest of a message, from the place of a run of values on. A translated value is empty or known: where
-    a literal occurs twice, as the full stop of "There is no file a.txt.", this tells which one is meant."""
+def _of_sentences(message: str) -> _Chinese | None:
+    sentences = re.split(r"(?<=[.?!]) (?=[A-Z'])", message)
+    found = [_find(sentence) for sentence in sentences] if len(sentences) > 1 else []
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found):
+        return None
+    return _Chinese("".join(one.text for one in known), sum(one.score for one in known))
+
+
+def _match(message: str, start: int, template: _Template, run: int) -> tuple[list[str], int] | None:
+    """Match the rest of a message, from the place of a run of values on; returns the values and their score. Where a
+    literal occurs twice, as the full stop of "There is no file a.txt.", the best score tells which one is meant."""
     if run == len(template.runs):
-        return [] if start == len(message) else None
+        return ([], 0) if start == len(message) else None
     literal = template.literals[run + 1]
     last = run + 1 == len(template.runs)
     at = len(message) - len(literal) if last else message.find(literal, start)
+    best: tuple[list[str], int] | None = None
     while at >= start:
-        values = _split(message[start:at], template.runs[run], lenient)
-        rest = None if values is None else _match(message, at + len(literal), template, run + 1, lenient)
-        if values is not None and rest is not None:
-            return values + rest
+        values, score = _split(message[start:at], template.runs[run])
+        rest = _match(message, at + len(literal), template, run + 1)
+        if rest is not None and (best is None or score + rest[1] > best[1]):
+            best = values + rest[0], score + rest[1]
         at = -1 if last else message.find(literal, at + 1)
-    return None
+    return best
 
 
-def _split(text: str, translated: Sequence[bool], lenient: bool) -> list[str] | None:
+def _split(text: str, translated: Sequence[bool]) -> tuple[list[str], int]:
     """Divide a text among values without text between them, and translate those that are messages."""
     first, *others = translated
     if not others:
-        value = _value(text, lenient) if first else text
-        return None if value is None else [value]
-    if len(text) > _LONGEST_RUN or not any(translated):
-        return [text, *[""] * len(others)]
-    for at in range(len(text) + 1):
-        head = _value(text[:at], lenient) if first else text[:at]
-        rest = None if head is None else _split(text[at:], others, False)
-        if head is not None and rest is not None:
-            return [head, *rest]
-    return [text, *[""] * len(others)] if lenient else None
+        found = _value(text) if first else _Chinese(text, 0)
+        return [found.text], found.score
+    best: tuple[list[str], int] | None = None
+    places = [place.start() for place in _JOINT.finditer(text)] if len(text) <= _LONGEST_RUN else []
+    for at in {0, *places, len(text)} if any(translated) else {len(text)}:
+        head = _value(text[:at]) if first else _Chinese(text[:at], 0)
+        rest, score = _split(text[at:], others)
+        if best is None or head.score + score > best[1]:
+            best = [head.text, *rest], head.score + score
+    assert best is not None
+    return best
 
 
-def _value(text: str, lenient: bool) -> str | None:
-    """Translate a value, sentence by sentence or name by name; if nothing in it is in the catalogue, it is None, or
-    lenient as it is."""
-    if not text.strip():
-        return ""
-    whole = _find(text, lenient)
+def _value(text: str) -> _Chinese:
+    """Translate a value, whole or as a list; what is not in the catalogue stays, and counts against the match."""
+    text = text.strip()
+    if not text:
+        return _Chinese("", 0)
+    whole = _find(text)
     if whole is not None:
         return whole
-    sentences = re.split(r"(?<=[.?!]) (?=[A-Z])", text.strip())
-    known = [_find(sentence, lenient) for sentence in sentences] if len(sentences) > 1 else [None]
-    if None not in known:
-        return "".join(filter(None, known))
     for separator, chinese in _BETWEEN.items():
-        parts = text.strip().split(separator)
-        names = [_find(name, least=0.5) for name in parts] if len(parts) > 1 else []
-        if any(names):
-            return chinese.join(name or _value(part, True) or part for name, part in zip(names, parts, strict=True))
-    return text if lenient else None
+        parts = text.split(separator)
+        names = [_name(part) for part in parts] if len(parts) > 1 else []
+        if any(one.score > 0 for one in names):
+            return _Chinese(chinese.join(one.text for one in names), sum(one.score for one in names))
+    return _Chinese(text, -len(text))
 
 
-def _fill(template: _Template, values: list[str]) -> str:
-    by_number = dict(zip(template.order, values, strict=True))
-    return _PLACE.sub(lambda place: by_number[int(place[1])], template.chinese)
+def _name(part: str) -> _Chinese:
+    """Translate an item of a list, if at least half of it is in the catalogue: others are names."""
+    found = _find(part)
+    return found if found is not None and 2 * found.score >= len(part) else _Chinese(part, 0)
+
+
+def _fill(chinese: str, values: dict[int, str]) -> str:
+    return _PLACE.sub(lambda place: values[int(place[1])], chinese)
