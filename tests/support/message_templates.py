@@ -262,7 +262,7 @@ class Collector:
         forms = self.forms(module, expression, depth + 1)
         if any(form == MESSAGE for form in forms):
             kind = "message"
-        elif {form[0] for form in forms} > {""} and all(len(form) == 1 and form[0] in GRAMMAR for form in forms):
+        elif any(form != ("",) for form in forms) and all(len(form) == 1 and form[0] in GRAMMAR for form in forms):
             return Slot("grammar")
         else:
             kind = "value"

@@ -22,6 +22,10 @@ LANGUAGES = ("en", "zh")
 _KIND = re.compile("(error:|note:|warning:) ")
 _PLACE = re.compile(r"\{(\d+)(!t)?\}")
 _BETWEEN = {"; ": "；", ", ": "，", " and ": "和", " or ": "或"}
+_SPACED = re.compile(r"( *)\{(?P<number>\d+)(?P<mark>!t)?\}( *)")
+_HAN, _LETTER = re.compile("[\u4e00-\u9fff]"), re.compile(r"[\w\]\[/.'\"-]", re.ASCII)
+_WIDE = re.compile("[\u3000-\u9fff\uff00-\uffef]")
+_ENOUGH = 12  # characters of an item of a list that are in the catalogue
 _JOINT = re.compile(r"[\s,;:.(]")  # where a value may end and a message begin, without text between them
 _LONGEST_RUN = 2000  # characters in which that is looked for
 
@@ -90,7 +94,7 @@ def _prefixed(message: str) -> str | None:
 
 class _Chinese(NamedTuple):
     text: str
-    score: int  # characters of the English that are in the catalogue, less those of messages that are not
+    score: int  # characters of the English that are in the catalogue, less 1 for a message that is not
 
 
 class _Template(NamedTuple):
@@ -203,22 +207,43 @@ def _value(text: str) -> _Chinese:
     text = text.strip()
     if not text:
         return _Chinese("", 0)
-    whole = _find(text)
-    if whole is not None:
-        return whole
+    best = _find(text) or _Chinese(text, -1)
     for separator, chinese in _BETWEEN.items():
         parts = text.split(separator)
-        names = [_name(part) for part in parts] if len(parts) > 1 else []
-        if any(one.score > 0 for one in names):
-            return _Chinese(chinese.join(one.text for one in names), sum(one.score for one in names))
-    return _Chinese(text, -len(text))
+        names = [_name(part) for part in parts]
+        score = sum(one.score for one in names)
+        if len(parts) > 1 and score > max(0, best.score):
+            return _Chinese(chinese.join(one.text for one in names), score)
+    return best
 
 
 def _name(part: str) -> _Chinese:
-    """Translate an item of a list, if at least half of it is in the catalogue: others are names."""
+    """Translate an item of a list, if enough of it is in the catalogue: others are names."""
     found = _find(part)
-    return found if found is not None and 2 * found.score >= len(part) else _Chinese(part, 0)
+    return found if found is not None and found.score >= min(_ENOUGH, len(part) / 2) else _Chinese(part, 0)
 
 
 def _fill(chinese: str, values: dict[int, str]) -> str:
-    return _PLACE.sub(lambda place: values[int(place[1])], chinese)
+    """Put in the values; a space is between 汉字 and letters, and not between 汉字."""
+
+    def fill(place: re.Match[str]) -> str:
+        value = values[int(place["number"])]
+        if not place["mark"] or not value:
+            return place[1] + value + place[4]
+        before, after = chinese[: place.start()][-1:], chinese[place.end() :][:1]
+        left = " " if _meet(before, value[0]) or (place[1] and not _is_wide(before, value[0])) else ""
+        right = " " if _meet(value[-1], after) or (place[4] and not _is_wide(value[-1], after)) else ""
+        return left + value + right
+
+    return _SPACED.sub(fill, chinese)
+
+
+def _meet(left: str, right: str) -> bool:
+    """Whether one of two characters is a 汉字 and the other a letter, a digit or the like."""
+    return bool(_LETTER.fullmatch(left) and _HAN.fullmatch(right)) or bool(
+        _HAN.fullmatch(left) and _LETTER.fullmatch(right)
+    )
+
+
+def _is_wide(left: str, right: str) -> bool:
+    return bool(_WIDE.fullmatch(left) or _WIDE.fullmatch(right))
