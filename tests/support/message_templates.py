@@ -20,22 +20,33 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "qkv"
 
 SINKS = dict.fromkeys(("say", "write", "tell", "message", "fraction", "progress", "translate", "warn"), 0)
-SINKS |= {"InputError": 0, "RefusalError": 1, "UnknownQuestionError": 1, "Fault": 2, "Finding": 3, "JobKind": 0}
+SINKS |= {
+    "InputError": 0,
+    "RefusalError": 1,
+    "UnknownQuestionError": 1,
+    "Fault": 2,
+    "Finding": 3,
+    "JobKind": 0,
+    "ScoreError": 0,
+}
 """Functions that are given a message, and where. The server's own refusals have codes, which its page translates."""
+READERS = {"text/sentencepiece.py", "data/corpus/shards.py"}
+"""Files whose ValueErrors are quoted in a message."""
 METHODS = {"message", "warn"}
 """Those that may be methods: a file too has `write` and `tell`."""
 NOTES = {"notes", "limits", "lines", "said"}
 """Lists of messages: what is appended to them is shown."""
 FACTS = re.compile(r"format_data|_?lines_of_\w+")
 """Functions that return tables of facts: a name and a text a row."""
-DESCRIBES = re.compile(r"describe|lacks|explain_\w+")
+DESCRIBES = re.compile(r"describe|lacks|explain_\w+|_reason_to_keep|settings|savings|too_large|rows_and_accumulation")
 """Functions and methods that return a message."""
-TABLES = re.compile(r".*_FINDINGS$|^METRIC_NAMES$")
+TABLES = re.compile(r".*_FINDINGS|METRIC_NAMES|_?FIXED")
+"""Tables with messages: their values, or the last of several."""
 GRAMMAR = set("is are has have was were does do it them its their this these that those a an s es y ies".split()) | {""}
 """Endings and verbs that follow the number of a noun, which Chinese leaves out."""
 NAMES = set("alignments arrow beams conll csv gzip lines marian mean nnlm openpyxl parquet pyarrow renormalise".split())
 NAMES |= set("rnnlm sample stopping tsv unigram xlsx xz classify tag choice json jsonl qkv utf-16 windows-1252".split())
-NAMES |= {"Windows-1252"}
+NAMES |= {"Windows-1252", "{0}, line {1}"}
 """Names of options, programs and models that are chosen from in a message."""
 
 
@@ -149,9 +160,9 @@ class Collector:
                 for message in self._returned(module, node):
                     self.add(module, message)
         for name, value in module.constants.items():
-            if TABLES.match(name) and isinstance(value, ast.Dict):
+            if TABLES.fullmatch(name) and isinstance(value, ast.Dict):
                 for one in value.values:
-                    self.add(module, one)
+                    self.add(module, one.elts[-1] if isinstance(one, ast.Tuple) else one)
         if module.name == "cli/main.py":
             self._verbs(module)
 
@@ -165,6 +176,8 @@ class Collector:
                 yield call.args[place]
             elif "message" in keywords:
                 yield keywords["message"]
+        elif name == "ValueError" and module.name in READERS:
+            yield call.args[0]
         elif name in ("Option", "Argument", "Typer") and "help" in keywords:
             yield keywords["help"]
         elif name == "append" and isinstance(call.func, ast.Attribute) and _last(call.func.value) in NOTES:
@@ -276,7 +289,7 @@ class Collector:
 
     def forms(self, module: Module, node: ast.expr, depth: int) -> list[Form]:
         """The texts that an expression may have; [] where it is any value."""
-        if depth > 9:
+        if depth > 100:
             return []
         if node not in self.known:
             self.known[node] = []  # while it is looked at: an expression that leads back to itself
@@ -498,6 +511,8 @@ def _listed(module: Module, node: ast.keyword | ast.Assign | ast.AugAssign) -> l
         name = node.arg or ""
     else:
         name = _last(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+    if name in ("about", "formats") and module.name == "data/labelled/reader.py":
+        return [node.value]
     terminal = name != "lines" or module.name.startswith("cli/")
     value = node.value
     return value.elts if name in NOTES and terminal and isinstance(value, ast.Tuple | ast.List) else []

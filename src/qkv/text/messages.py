@@ -19,6 +19,7 @@ from typing import NamedTuple
 from qkv.errors import InputError
 
 LANGUAGES = ("en", "zh")
+SYSTEM = "~ places in files, and errors of the operating system and of Python: translated in any value"
 _KIND = re.compile("(error:|note:|warning:) ")
 _PLACE = re.compile(r"\{(\d+)(!t)?\}")
 _BETWEEN = {"; ": "；", ", ": "，", " and ": "和", " or ": "或"}
@@ -107,9 +108,15 @@ class _Template(NamedTuple):
 
 
 @cache
-def catalogue() -> dict[str, str]:
+def _sections() -> dict[str, dict[str, str]]:
     text = resources.files("qkv.text").joinpath("messages.zh.json").read_text(encoding="utf-8")
-    return {english: chinese for entries in json.loads(text).values() for english, chinese in entries.items()}
+    found: dict[str, dict[str, str]] = json.loads(text)
+    return found
+
+
+@cache
+def catalogue() -> dict[str, str]:
+    return {english: chinese for entries in _sections().values() for english, chinese in entries.items()}
 
 
 @cache
@@ -160,11 +167,11 @@ def _find(message: str) -> _Chinese | None:
 
 def _of_sentences(message: str) -> _Chinese | None:
     sentences = re.split(r"(?<=[.?!]) (?=[A-Z'])", message)
-    found = [_find(sentence) for sentence in sentences] if len(sentences) > 1 else []
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found):
+    if len(sentences) == 1:
         return None
-    return _Chinese("".join(one.text for one in known), sum(one.score for one in known))
+    found = [_find(sentence) or _Chinese(sentence, -1) for sentence in sentences]
+    score = sum(one.score for one in found)
+    return _Chinese("".join(one.text for one in found), score) if score > 0 else None
 
 
 def _match(message: str, start: int, template: _Template, run: int) -> tuple[list[str], int] | None:
@@ -189,12 +196,12 @@ def _split(text: str, translated: Sequence[bool]) -> tuple[list[str], int]:
     """Divide a text among values without text between them, and translate those that are messages."""
     first, *others = translated
     if not others:
-        found = _value(text) if first else _Chinese(text, 0)
+        found = _value(text) if first else _Chinese(_of_system(text), 0)
         return [found.text], found.score
     best: tuple[list[str], int] | None = None
     places = [place.start() for place in _JOINT.finditer(text)] if len(text) <= _LONGEST_RUN else []
     for at in {0, *places, len(text)} if any(translated) else {len(text)}:
-        head = _value(text[:at]) if first else _Chinese(text[:at], 0)
+        head = _value(text[:at]) if first else _Chinese(_of_system(text[:at]), 0)
         rest, score = _split(text[at:], others)
         if best is None or head.score + score > best[1]:
             best = [head.text, *rest], head.score + score
@@ -217,6 +224,27 @@ def _value(text: str) -> _Chinese:
     return best
 
 
+@cache
+def _system() -> list[tuple[re.Pattern[str], str]]:
+    entries = _sections()[SYSTEM]
+    return [
+        (re.compile(re.sub(r"\\{\d+\\}", "(.+)", re.escape(english))), re.sub(r"\{(\d+)\}", _group, chinese))
+        for english, chinese in entries.items()
+    ]
+
+
+def _group(place: re.Match[str]) -> str:
+    return f"\\g<{int(place[1]) + 1}>"
+
+
+def _of_system(value: str) -> str:
+    """Translate places in files and errors of the operating system, which any value may be."""
+    for pattern, chinese in _system() if len(value) < _LONGEST_RUN else ():
+        if found := pattern.fullmatch(value):
+            return found.expand(chinese)
+    return value
+
+
 def _name(part: str) -> _Chinese:
     """Translate an item of a list, if enough of it is in the catalogue: others are names."""
     found = _find(part)
@@ -228,7 +256,7 @@ def _fill(chinese: str, values: dict[int, str]) -> str:
 
     def fill(place: re.Match[str]) -> str:
         value = values[int(place["number"])]
-        if not place["mark"] or not value:
+        if not value or not (place["mark"] or _HAN.search(value[0] + value[-1])):
             return place[1] + value + place[4]
         before, after = chinese[: place.start()][-1:], chinese[place.end() :][:1]
         left = " " if _meet(before, value[0]) or (place[1] and not _is_wide(before, value[0])) else ""
