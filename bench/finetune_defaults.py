@@ -259,9 +259,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["qkv-mini"], metavar="NAME[=FOLDER]")
     parser.add_argument("--sizes", nargs="+", type=int, default=[100, 300, 1000])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument(
-        "--vary", action="append", default=[], metavar="KEY=V1,V2", help="cross these; repeatable"
-    )
+    parser.add_argument("--vary", action="append", default=[], metavar="KEY=V1,V2", help="cross these; repeatable")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs; repeatable")
     parser.add_argument("--most", type=int, default=1000, help="examples of a dev file that are scored")
     parser.add_argument("--device", default="cpu")

@@ -178,7 +178,7 @@ class Classifier:
         class_weights: str = "none",
         dev_share: float = 0.1,
         kind: str = "auto",
-        device: str = "cpu",
+        device: str = "auto",
         threads: int | None = None,
         settings: Sequence[str] = (),
         verbose: bool = False,
@@ -291,7 +291,7 @@ class Classifier:
         return self.model_.save(folder)
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu", threads: int | None = None) -> Self:
+    def load(cls, folder: str | Path, device: str = "auto", threads: int | None = None) -> Self:
         """From a folder that `save` wrote, or a classifier of `qkv finetune`; it can be fitted again, from there on."""
         loaded = open_model(model_folder(locate(folder)))
         model = Model(loaded, device_named(device), threads)

@@ -48,7 +48,7 @@ def evaluate_file(
     columns: Mapping[str, str] | None = None,
     format: str | None = None,
     separator: str | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def evaluate_pairs(
     decoding: ChooseDecoding | None = None,
     against: str | Path | None = None,
     out: Path | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from qkv.cli.options import (
     ModelOption,
     ThreadsOption,
     check_not_read,
+    choose_device,
     load_model,
 )
 from qkv.errors import InputError
@@ -132,7 +133,7 @@ def embed_texts(
             "--skip-empty", help="Skip texts of files and standard input that have no token or no known word."
         ),
     ] = False,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     dtype: DtypeOption = "float32",
     as_json: JsonOption = False,
@@ -165,7 +166,7 @@ def embed_texts(
         raise InputError("--skip-empty is for files and standard input: leave it out, or leave out the empty texts.")
     if tokens:
         check_tokens(out, pooling)
-    loaded = load_model(model, device=device, threads=threads, dtype=dtype)
+    loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
     how = (pooling, normalize, layer)
     # a text without a known word has no mean, but its tokens can be listed without vectors
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks

@@ -20,6 +20,7 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
+    choose_device,
     drop_missing,
 )
 from qkv.cli.translate import split_two
@@ -163,7 +164,7 @@ def evaluate(
     choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -189,7 +190,7 @@ def evaluate(
     from qkv.train.device import device_named
 
     check_not_read(out, [file, *(pairs or ())])
-    device_named(device)  # report a missing device first
+    device_named(device := choose_device(device))  # report a missing device first
     columns = drop_missing(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )

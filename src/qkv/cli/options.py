@@ -20,7 +20,8 @@ ModelOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 LanguageOption = Annotated[str, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:0 or mps.")]
+_DEVICES = "auto (the fastest that is found), cpu, cuda, cuda:0 or mps."
+DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help=_DEVICES)]
 DtypeOption = Annotated[
     str,
     typer.Option(
@@ -28,6 +29,18 @@ DtypeOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="Number of CPU threads.")]
+
+
+def choose_device(name: str, precision: str = "fp32") -> str:
+    """Return the device for "auto", and print it if it is not the CPU. Reduced precisions run on a CPU."""
+    from qkv.train.device import AUTO, describe_device, fastest_device
+
+    if name != AUTO:
+        return name
+    found = fastest_device() if precision == "fp32" else "cpu"
+    if found != "cpu":
+        typer.echo(f"device: {describe_device(found)}", err=True)
+    return found
 
 
 def load_model(model: str, **how: Any) -> "Model":
@@ -122,7 +135,7 @@ def drop_missing(**options: str | None) -> dict[str, str]:
 
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="New folder for the run.")]
 RecipeOption = Annotated[Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file with settings.")]
-TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")]
+TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help=_DEVICES)]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; repeatable.")
 ]

@@ -13,6 +13,7 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
+    choose_device,
     drop_missing,
     suffix_of,
 )
@@ -39,7 +40,7 @@ def predict(
     text: TextColumn = None,
     pair: PairColumn = None,
     format: FormatOption = None,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,7 +63,7 @@ def predict(
     from qkv.api.predict import ResultWriter, make_record, open_inputs
     from qkv.cli.terminal import ResultPrinter, print_json, progress, say
 
-    model = load(run, device=device, threads=threads)
+    model = load(run, device=choose_device(device), threads=threads)
     columns = drop_missing(text=text, pair=pair)
     source = open_inputs(
         model.solver.task,

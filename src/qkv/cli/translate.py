@@ -18,6 +18,7 @@ from qkv.cli.options import (
     ThreadsOption,
     TrainingDevice,
     check_not_read,
+    choose_device,
     report_result,
     suffix_of,
 )
@@ -290,7 +291,7 @@ def translate_texts(
     ] = None,
     lang: LanguageOption = "en",
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .txt, .tsv or .jsonl.")] = None,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     precision: Annotated[
         str,
@@ -361,7 +362,7 @@ def translate_texts(
 
     # report unknown options before a model is loaded
     wanted |= parse_decoding(options or [])
-    translator = load_translator(run, device, threads, precision)
+    translator = load_translator(run, choose_device(device, precision), threads, precision)
     for note in translator.notes:
         say(f"note: {note}")
     config = resolve_decoding(translator, wanted)

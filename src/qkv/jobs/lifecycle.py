@@ -6,13 +6,14 @@ one process that works on a run.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.labelled.examples import Fault
 from qkv.files import read_object, write_text
+from qkv.train.device import AUTO, describe_device, fastest_device
 from qkv.train.log import Progress
 from qkv.train.run_folder import (
     CONFIG,
@@ -109,7 +110,7 @@ class Lifecycle(Generic[_C]):
 
     def start_in(self, config: _C, out: Path, progress: Progress) -> Finished:
         """Start a run in a folder that is already prepared."""
-        session = self.open(config, out, progress, True)
+        session = self.open(pin_device(config, progress.message), out, progress, True)
         write_settings(out, self.job, to_toml(session.config))
         return self._go(session, out)
 
@@ -126,6 +127,19 @@ class Lifecycle(Generic[_C]):
         outcome = session.train()
         (session.finish if outcome.finished else session.stop)(outcome)
         return Finished(out, outcome)
+
+
+def pin_device(config: _C, tell: Callable[[str], None]) -> _C:
+    """Replace the device "auto", in the settings or in one of their tables, by the one that is used."""
+    changes: dict[str, Any] = {}
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if one.name == "device" and value == AUTO:
+            changes[one.name] = fastest_device()
+            tell(f"device: {describe_device(changes[one.name])}")
+        elif is_dataclass(value) and not isinstance(value, type) and (pinned := pin_device(value, tell)) is not value:
+            changes[one.name] = pinned
+    return replace(config, **changes) if changes else config
 
 
 def write_faults(out: Path, faults: Iterable[Fault]) -> None:

@@ -35,7 +35,7 @@ from qkv.jobs.finetune.training import (
     build_trainer,
     compute_vectors,
     prepare_examples,
-    resolve_data_defaults,
+    resolve_time,
     seed_folder,
 )
 from qkv.jobs.lifecycle import Lifecycle, write_faults
@@ -332,8 +332,10 @@ class FinetuneSession:
         else:
             check_data_unchanged(config.data)
             folder, data = reopen_model(config, tell), read_data(config)
+        if config.train.threads is not None:
+            torch.set_num_threads(config.train.threads)
         self.prepared = prepare_examples(config, folder, data, tell)
-        self.config = resolve_data_defaults(self.prepared, tell) if begins else config
+        self.config = resolve_time(self.prepared, self.device, progress) if begins else config
         self.prepared = replace(self.prepared, config=self.config)
         self.trainer: Trainer[Batch] | None = None  # of the seed that was trained last
 
@@ -341,8 +343,6 @@ class FinetuneSession:
         """Train the seeds in order; stop at the first that is interrupted."""
         config, out, used = self.config, self.out, self.prepared.data
         write_faults(out, [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())])
-        if config.train.threads is not None:
-            torch.set_num_threads(config.train.threads)
         if self.prepared.transfer.cached:
             began, known = time.perf_counter(), (out / "vectors" / "dev.npy").is_file()
             self.prepared = compute_vectors(self.prepared, out, self.device)
@@ -369,6 +369,8 @@ class FinetuneSession:
             "best_step": trainer.best.step,
             "best": trainer.best.value if trainer.best.weights else None,  # None: stopped before an evaluation
         }
+        if trainer.origin:
+            session["restarted_at"] = trainer.origin
         file = self.out / "sessions.jsonl"
         told = [one for one in read_lines(file) if one.get("seed") == number]
         # a run killed before this line was written has trained to the end, and a resume adds no step

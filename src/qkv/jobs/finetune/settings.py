@@ -5,6 +5,7 @@ once, at the start, and written to config.toml.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -28,6 +29,7 @@ from qkv.tasks.tag import TagSettings
 from qkv.tasks.texts import ClassifySettings
 from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
 from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import AUTO, fastest_device
 from qkv.train.loop import TrainConfig
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
 
@@ -92,7 +94,7 @@ class FinetuneConfig:
     attention_dropout: float = 0.0  # above 0 attention takes a slower way, and gains nothing that was measured
     language_model_weight: float | None = None  # of a GPT, of predicting the next word; None: 0.5 where layers move
     precision_target: float = 0.95  # of the abstain threshold
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     data: DataChoice = field(default_factory=DataChoice)
     classify: ClassifySettings = field(default_factory=ClassifySettings)
     tag: TagSettings = field(default_factory=TagSettings)
@@ -133,23 +135,33 @@ class FinetuneConfig:
 
 LONE, SMALL = 1e-3, 3e-4
 """Learning rates: of a head without its encoder, and of a small BERT."""
+RATES = {
+    "tag": ((256, 1e-4), (512, 1e-4), (768, 5e-5), (math.inf, 2e-5)),
+    "": ((256, SMALL), (512, 1e-4), (768, 5e-5), (math.inf, 2e-5)),
+}
+"""Learning rates of a BERT or a GPT whose layers are trained, by task ("": all others) and width, up to a limit.
+
+Measured with bench/finetune_defaults.py."""
+RETRY = 0.33
+"""Factor of the learning rate of a second attempt, after one that learned nothing."""
 
 
 def default_settings(
-    transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
+    task: str, transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
 ) -> dict[str, Any]:
-    """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
+    """The defaults by task, trained layers and width of the model.
 
-    `width` is that of a BERT or a GPT. Without one it is a reader, which takes the steps of a head, whatever its size;
-    where it stands on a language model that moves with it, those of a small BERT.
+    `width` is that of a BERT or a GPT. None is an encoder without attention, which takes the learning rate of a head,
+    or, on a language model that is trained too, that of a small BERT.
     """
     lr = LONE
     if width is not None and transfer.moves_encoder:
-        lr = next(rate for limit, rate in ((256, SMALL), (512, 1e-4), (768, 5e-5), (1 << 30, 2e-5)) if width <= limit)
+        lr = next(rate for limit, rate in RATES.get(task, RATES[""]) if width <= limit)
     elif on_language_model and transfer.moving_embedding:
         lr = SMALL
     train: dict[str, Any] = {"lr": lr, "warmup": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-8, "patience": 8, "keep": 1}
-    train["precision"] = "bf16" if device.startswith("cuda") else "fp32"
+    train["precision"] = "bf16" if (fastest_device() if device == AUTO else device).startswith("cuda") else "fp32"
+    train["retry"] = RETRY
     return {"train": train}
 
 
@@ -166,7 +178,7 @@ def choose_epochs(task: str, units: int, steps_per_epoch: int, from_nothing: boo
 
 _SETTLED = {
     "steps": "epochs",
-    "minutes": "epochs",
+    "least": None,
     "accumulate": "tokens_per_step",
     "evaluate_every": "evaluations",
     "save_every": None,
@@ -175,8 +187,8 @@ _SETTLED = {
 """Settings of the loop that a fine-tuning run works out, and from which others."""
 FINETUNE_SETTINGS = JobSettings(
     FinetuneConfig(),
-    lengths={},
-    giving_way=(),
+    lengths={"train.minutes": "--minutes", "epochs": "--epochs"},
+    giving_way=("train.minutes", "epochs"),
     refused={
         f"train.{name}": f"train.{name} is worked out by a fine-tuning run and cannot be set."
         + (f" Set {instead} instead." if instead else "")
@@ -419,5 +431,5 @@ def resolve_finetune_settings(
     config = asked(usual)
     moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
     if sizes.attends:
-        return asked(usual | default_settings(moves, config.device, sizes.width))
-    return asked(usual | default_settings(moves, config.device, on_language_model=sizes.on_features))
+        return asked(usual | default_settings(task, moves, config.device, sizes.width))
+    return asked(usual | default_settings(task, moves, config.device, on_language_model=sizes.on_features))

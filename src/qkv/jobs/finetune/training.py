@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.task import Features
 from qkv.tasks.transfer import WEIGHT, TaskModel, Transfer, WithLanguageModel, freeze_parts, layer_scale
 from qkv.train.device import Sizes
-from qkv.train.log import Progress
+from qkv.train.log import Progress, Silent
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
 
 
@@ -94,6 +95,11 @@ _AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger s
 AT_ONCE_ELSEWHERE = 65_536
 WITH_WORDS = 4  # times fewer, where every token is scored against all words
 EVALUATING = 0.15  # of the time of training, about
+MINUTES = 10.0  # budget of a run whose length was not given
+LEAST_EPOCHS = 2.0  # are trained by default, whatever the time
+_WORTH_MEASURING = {"cpu": 3e12}  # floating-point operations of a run that may take more than a minute or two
+_WORTH_MEASURING_ELSEWHERE = 1e15
+_LONG = 120.0  # seconds from which cheaper ways are named
 SAVED = 200  # steps between two checkpoints, at least: a save writes three times the model
 DECIDED = {
     "classify.pairs=ordered": Phrase(
@@ -201,6 +207,7 @@ def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> Fi
         evaluate_every=every,
         save_every=max(every, math.ceil(SAVED / every) * every),
         log_every=max(1, min(10, steps // 50)),
+        least=trivial_score(prepared),
     )
     tell(
         f"{len(prepared.data.train.examples):,} examples to train on, {len(prepared.data.dev.examples):,} held out; "
@@ -208,6 +215,91 @@ def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> Fi
         f"evaluated every {every:,}"
     )
     return replace(config, epochs=epochs, tokens_per_step=per_step, max_length=prepared.max_length, train=train)
+
+
+def trivial_score(prepared: Prepared) -> float | None:
+    """Return the development score of the best constant answer; None if no model can be better."""
+    found = prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
+    score = 0.0 if found is None else found[1]
+    return score if score < 1 else None
+
+
+def resolve_time(prepared: Prepared, device: torch.device, progress: Progress) -> FinetuneConfig:
+    """Resolve the defaults that depend on data and time: measure a step, then fix the number of epochs.
+
+    A run without --epochs takes at most `--minutes`, or `MINUTES` where `LEAST_EPOCHS` fit. Runs that are short on any
+    machine are not measured.
+    """
+    minutes = prepared.config.train.minutes
+    # the number of epochs takes its place
+    asked = replace(prepared.config, train=replace(prepared.config.train, minutes=None))
+    prepared = replace(prepared, config=asked)
+    config = resolve_data_defaults(prepared, Silent().message)
+    measured = replace(prepared, config=config)
+    if prepared.transfer.cached or (minutes is None and not _may_be_long(measured, device)):
+        return resolve_data_defaults(prepared, progress.message)
+    seconds = _estimate_seconds(measured, device)
+    assert config.epochs is not None
+    if asked.epochs is None and seconds > 60 * (minutes or MINUTES):
+        most = config.epochs * 60 * (minutes or MINUTES) / seconds
+        epochs = _round_down(most) if minutes is not None else max(LEAST_EPOCHS, _round_down(most))
+        if epochs < config.epochs:
+            asked, seconds = replace(asked, epochs=epochs), seconds * epochs / config.epochs
+            given = f"--minutes {minutes:g}" if minutes is not None else "the default limit of 10 minutes"
+            progress.message(f"{epochs:g} epochs instead of {config.epochs:g}: {given}.")
+    config = resolve_data_defaults(replace(prepared, config=asked), progress.message)
+    progress.message(f"Estimated time: {_words(seconds)} on {device}.{_cheaper(config, seconds)}")
+    return config
+
+
+def _may_be_long(prepared: Prepared, device: torch.device) -> bool:
+    """Whether forward and backward passes take so many operations that the time is worth measuring."""
+    config, network = prepared.config, prepared.opened.ability(TAKES_HEAD).network
+    # an embedding is looked up, not multiplied
+    parameters = sum(value.numel() for name, value in network.named_parameters() if "embedding" not in name)
+    tokens = (config.epochs or 1.0) * float(prepared.train.unit_tokens.sum())
+    limit = _WORTH_MEASURING.get(device.type, _WORTH_MEASURING_ELSEWHERE)
+    return 6.0 * parameters * tokens * config.seeds > limit
+
+
+def _estimate_seconds(prepared: Prepared, device: torch.device) -> float:
+    """Measure training steps of the run and return the estimated time of all seeds, with evaluations."""
+    config = prepared.config
+    with TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
+        trainer = build_trainer(prepared, 0, Path(folder), device, Silent())
+        per_step = trainer.seconds_per_step(2.0, least=2)
+    assert config.tokens_per_step is not None
+    # forward alone is a third of a step's work
+    evaluation = per_step * float(prepared.dev.rows.lengths.sum()) / config.tokens_per_step / 3
+    return config.seeds * (
+        config.train.steps * per_step + config.train.steps / config.train.evaluate_every * evaluation
+    )
+
+
+def _round_down(epochs: float) -> float:
+    """Return a number of epochs that is easy to read, and above 0.
+
+    >>> _round_down(7.9), _round_down(2.57), _round_down(0.0123)
+    (7.0, 2.5, 0.012)
+    """
+    digits = 0 if epochs >= 5 else 1 if epochs >= 1 else 3
+    return max(0.001, math.floor(epochs * 10**digits) / 10**digits)
+
+
+def _words(seconds: float) -> str:
+    """
+    >>> _words(44), _words(70), _words(400)
+    ('less than a minute', 'about 2 minutes', 'about 7 minutes')
+    """
+    return "less than a minute" if seconds < 60 else f"about {math.ceil(seconds / 60):,} minutes"
+
+
+def _cheaper(config: FinetuneConfig, seconds: float) -> str:
+    if seconds < _LONG:
+        return ""
+    ways = ["--transfer features"] if not is_scratch(config.model) else []
+    ways += ["--transfer top:2"] if config.transfer == "full" and not is_scratch(config.model) else []
+    return f" Cheaper: {', '.join([*ways, '--epochs, --minutes'])}."
 
 
 def seed_folder(config: FinetuneConfig, number: int) -> str:
@@ -283,8 +375,16 @@ def build_trainer(
         matrices=find_matrices(model),
         sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
         around=WeightCasts,
+        renew=lambda: renew_weights(model, build_network(prepared, seed, Silent().message)),
     )
     return Trainer(job, replace(config.train, seed=seed), progress)
+
+
+def renew_weights(model: TaskModel, initial: TaskModel) -> None:
+    """Copy all weights of the initial model into the trained one."""
+    with torch.no_grad():
+        for value, before in zip(model.parameters(), initial.parameters(), strict=True):
+            value.copy_(before)
 
 
 def _objective(prepared: Prepared, class_weights: list[float] | None) -> Objective[Batch]:

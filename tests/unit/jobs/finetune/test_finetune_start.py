@@ -72,7 +72,7 @@ def test_what_moves_when_training_goes_on() -> None:
 
 def test_small_models_and_lone_heads_take_larger_steps() -> None:
     def rate(transfer: Transfer, **model: Any) -> float:
-        found: float = default_settings(transfer, "cpu", **model)["train"]["lr"]
+        found: float = default_settings("classify", transfer, "cpu", **model)["train"]["lr"]
         return found
 
     full, freeze = Transfer("full", 2, True), Transfer("freeze", 0, False)
@@ -81,7 +81,7 @@ def test_small_models_and_lone_heads_take_larger_steps() -> None:
     assert rate(full, on_language_model=True) == 3e-4
     # new layers above a language model that stays
     assert rate(Transfer("freeze", 2, False), on_language_model=True) == 1e-3
-    assert default_settings(full, "cuda")["train"]["precision"] == "bf16"
+    assert default_settings("classify", full, "cuda")["train"]["precision"] == "bf16"
 
 
 @pytest.mark.parametrize(
