@@ -136,6 +136,7 @@ def drop_missing(**options: str | None) -> dict[str, str]:
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="New folder for the run.")]
 RecipeOption = Annotated[Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file with settings.")]
 TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help=_DEVICES)]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; repeatable.")
 ]
@@ -172,6 +173,10 @@ TransferOption = Annotated[
     str | None, typer.Option("--transfer", metavar="WAY", help="Layers to train: full, top:K, freeze or features.")
 ]
 EpochsOption = Annotated[float | None, typer.Option("--epochs", metavar="E", help="Number of epochs.")]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option("--minutes", metavar="M", help="Maximum training time; converted to epochs at the start."),
+]
 RateOption = Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Peak learning rate.")]
 KindOption = Annotated[
     str | None, typer.Option("--kind", metavar="KIND", help="Kind of classify: single, multi or regression.")

@@ -199,6 +199,8 @@ _FEWEST = 20  # examples for which an abstention threshold is fitted
 
 def print_result(result: Mapping[str, Any]) -> None:
     """Print the result of a fine-tuning run."""
+    if failure := result.get("failure"):
+        console().print(f"{failure['en']}\n".replace("\u00a0", " "), style="bold red", markup=False, soft_wrap=True)
     print_scores("held out", result["dev"])
     if result["test"]:
         typer.echo("")

@@ -11,6 +11,7 @@ from qkv.cli.options import (
     DeviceOption,
     JsonOption,
     LanguageOption,
+    OverwriteOption,
     RecipeOption,
     ResumeOption,
     RunOption,
@@ -117,6 +118,7 @@ def train_translate(
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     settings: SetOption = None,
+    overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -167,7 +169,7 @@ def train_translate(
         given["bitext.source_language"], given["bitext.target_language"] = split_two(languages, "-", "--languages")
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        if flags or any(one is not None for one in (out, model, recipe, settings, example)):
+        if flags or overwrite or any(one is not None for one in (out, model, recipe, settings, example)):
             raise InputError("--resume uses the settings of the run; leave out everything else.")
         from qkv.jobs.translate.training import TRANSLATING
 
@@ -178,14 +180,20 @@ def train_translate(
             raise InputError(_NOTHING)
         if example is not None and {"bitext.train", "bitext.dev", "bitext.test", "bitext.more"} & set(flags):
             raise InputError("--example brings its own pairs: leave out --pairs, --dev, --test and --more.")
-        finished = _begin(example, model, out, recipe, flags, settings or [])
+        finished = _begin(example, model, out, recipe, flags, settings or [], overwrite)
     run = finished.run
     left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the report"
     report_result("translate", finished, as_json, _show, left)
 
 
 def _begin(
-    example: str | None, model: str | None, out: Path, recipe: Path | None, flags: dict[str, Any], settings: list[str]
+    example: str | None,
+    model: str | None,
+    out: Path,
+    recipe: Path | None,
+    flags: dict[str, Any],
+    settings: list[str],
+    overwrite: bool,
 ) -> Any:
     from qkv.config import Requested
     from qkv.errors import did_you_mean
@@ -203,8 +211,8 @@ def _begin(
         raise InputError(_NOTHING)
     with for_stderr() as progress:
         if example is not None:
-            return start_example(example, config, out, progress)
-        return TRANSLATING.start(config, out, progress)
+            return start_example(example, config, out, progress, overwrite)
+        return TRANSLATING.start(config, out, progress, overwrite)
 
 
 def split_two(text: str, separator: str, option: str) -> tuple[str, str]:

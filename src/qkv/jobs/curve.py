@@ -374,6 +374,8 @@ class CurveConfig:
             raise InputError(f"shares are above 0 and at most 1, such as 0.1,0.3,1, unlike {list(self.shares)}.")
         if self.draws < 1:
             raise InputError(f"draws must be at least 1, not {self.draws}.")
+        if self.finetune.train.minutes is not None:
+            raise InputError("A curve has no time budget: give --epochs instead of train.minutes.")
         if self.finetune.seeds != 1:
             raise InputError("Every draw of a curve has its own seed: give --draws instead of seeds.")
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.labelled.examples import Fault
+from qkv.errors import InputError
 from qkv.files import read_object, write_text
 from qkv.train.device import AUTO, describe_device, fastest_device
 from qkv.train.log import Progress
@@ -20,8 +21,10 @@ from qkv.train.run_folder import (
     Outcome,
     Sessions,
     begin,
+    job_of,
     read_lines,
     remove_drafts,
+    remove_run,
     settings_of,
     write_settings,
 )
@@ -103,14 +106,22 @@ class Lifecycle(Generic[_C]):
     open: Callable[[_C, Path, Progress, bool], Session[_C]]  # True for a new run: sources are pinned, else checked
     ended: Callable[[Path, Mapping[str, Any]], Finished | None] = ended_by_result
 
-    def start(self, config: _C, out: Path, progress: Progress) -> Finished:
-        """Start a run in a new folder."""
-        begin(out, self.job)
-        return self.start_in(config, out, progress)
+    def start(self, config: _C, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
+        """Start a run in a new folder, or in place of the run that it holds."""
+        self.check_folder(out, overwrite)
+        return self.start_in(config, out, progress, overwrite)
 
-    def start_in(self, config: _C, out: Path, progress: Progress) -> Finished:
+    def check_folder(self, out: Path, overwrite: bool = False) -> None:
+        """Raise if the folder cannot take a new run."""
+        mine = (out / CONFIG).exists() and job_of(out) in (None, self.job)
+        begin(out, self.job, mine and self.ended(out, settings_of(out, self.job)) is not None, overwrite)
+
+    def start_in(self, config: _C, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
         """Start a run in a folder that is already prepared."""
         session = self.open(pin_device(config, progress.message), out, progress, True)
+        if overwrite:  # only now: the sources of the new run were read and found good
+            check_outside(session.config, out)
+            remove_run(out)
         write_settings(out, self.job, to_toml(session.config))
         return self._go(session, out)
 
@@ -127,6 +138,17 @@ class Lifecycle(Generic[_C]):
         outcome = session.train()
         (session.finish if outcome.finished else session.stop)(outcome)
         return Finished(out, outcome)
+
+
+def check_outside(config: _C, out: Path) -> None:
+    """Raise if a setting names a path in the folder, which --overwrite would remove."""
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if is_dataclass(value) and not isinstance(value, type):
+            check_outside(value, out)
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, str) and Path(path).is_absolute() and Path(path).is_relative_to(out.resolve()):
+                raise InputError(f"--overwrite would remove {path}, which the new run reads. Give another --out.")
 
 
 def pin_device(config: _C, tell: Callable[[str], None]) -> _C:

@@ -27,9 +27,9 @@ from qkv.train.log import Progress
 from qkv.train.run_folder import CONFIG, Outcome, Sessions, settings_of
 
 
-def start(config: Any, out: Path, progress: Progress) -> Finished:
+def start(config: Any, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
     """Start a run in a new folder, for the model of these settings."""
-    return make_lifecycle(load_pretraining(config.model_type)).start(config, out, progress)
+    return make_lifecycle(load_pretraining(config.model_type)).start(config, out, progress, overwrite)
 
 
 def resume(run: Path, progress: Progress) -> Finished:

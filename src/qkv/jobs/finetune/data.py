@@ -45,6 +45,7 @@ class LabelledData:
     dev: DataPart
     notes: tuple[Phrase, ...] = ()
     test: DataPart | None = None
+    leaks: tuple[Phrase, ...] = ()  # those of the notes about examples that are in two parts
 
 
 def pin_data(data: DataChoice) -> DataChoice:
@@ -74,12 +75,12 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
         dev = read_part(config.data.dev, config, tell)
     else:
         train, dev = _split_parts(train, config)
-    notes += report_leaks(train, dev)
+    leaks = report_leaks(train, dev)
     test = None
     if config.data.test is not None:
         test = read_part(config.data.test, config, tell)
-        notes += report_leaks(train, test)
-    return LabelledData(train, dev, tuple(notes), test)
+        leaks += report_leaks(train, test)
+    return LabelledData(train, dev, (*notes, *leaks), test, tuple(leaks))
 
 
 def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, DataPart]:

@@ -128,6 +128,8 @@ class FinetuneFacts:
     by_length: tuple[LengthBin, ...] = ()
     numbers: NDArray[np.float64] | None = None  # regression: (n, 2) expected, answered
     notes: tuple[Words, ...] = ()  # what was chosen by itself, in words
+    leaks: tuple[Phrase, ...] = ()  # examples of dev or test that are in the training set
+    lr: float | None = None  # peak learning rate
     mix: MixFacts | None = None
     new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it
 

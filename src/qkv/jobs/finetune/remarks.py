@@ -5,6 +5,7 @@ As in report/remarks.py every sentence contains its figures, and the docstring s
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from qkv.jobs.finetune.facts import (
 )
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import Phrase, Words, percent, phrase
-from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
+from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING, Remark
 from qkv.report.tables import largest_confusions
 from qkv.tasks.table import SHARE, Metric, TaskWords, find_metric, task_words
 from qkv.tasks.task import LabelScore, Scored
@@ -154,9 +155,13 @@ SURE = 0.9
 
 
 def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
+    """Yield all remarks, failures first. Nothing is called good in a run that learned nothing or has leaks."""
     what, words, scored = find_metric(facts.main), task_words(facts.task, facts.kind), facts.scored
+    failure, baseline = remark_nothing_learned(facts), remark_baseline(what, scored, facts.baseline)
     found = (
-        remark_baseline(what, scored, facts.baseline),
+        failure,
+        *(Remark(WARNING, leak) for leak in facts.leaks),
+        baseline if failure is None else None,
         remark_too_good(what, scored, facts.baseline, words),
         remark_uncertainty(what, scored, words),
         remark_dev_and_test(what, scored, facts.test_scored),
@@ -174,7 +179,34 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_bias(facts.numbers),
         remark_dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
     )
-    yield from (remark for remark in found if remark is not None)
+    doubtful = failure is not None or bool(facts.leaks) or (baseline is not None and baseline.level == WARNING)
+    for remark in found:
+        if remark is not None:
+            yield replace(remark, level=NOTE) if doubtful and remark.level == GOOD else remark
+
+
+def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
+    """The score of dev, and of test if there is one, is no better than a constant answer, or 0."""
+    level = 0.0 if facts.baseline is None else facts.baseline[1]
+    scores = [part.values.get(facts.main, math.nan) for part in (facts.scored, facts.test_scored) if part is not None]
+    if level >= 1 or any(score > level for score in scores):
+        return None
+    what = find_metric(facts.main)
+    en, zh = f"{what.name.en} is {what.shown(scores[0])}", f"{what.zh}为 {what.shown(scores[0])}"
+    if facts.baseline is not None:
+        how = phrase(facts.baseline[0])
+        en += f", no better than {how.en} ({what.shown(level)})"
+        zh += f"，不比{how.zh}（{what.shown(level)}）好"
+    lower = "" if facts.lr is None else f" {facts.lr / 3:.1g}"
+    ways = f"--lr{lower}", "--model", "--transfer features"
+    return Remark(
+        FAILURE,
+        Phrase(
+            f"Nothing was learned: {en}. Try a lower learning rate ({ways[0]}), another model ({ways[1]}), "
+            f"{ways[2]}, or more examples.",
+            f"什么也没学到：{zh}。可以试试更小的学习率（{ways[0]}）、换一个模型（{ways[1]}）、{ways[2]}，或增加样本。",
+        ),
+    )
 
 
 def remark_baseline(what: Metric, scored: Scored, baseline: tuple[Words, float] | None) -> Remark | None:

@@ -28,6 +28,7 @@ from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged,
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
 from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
 from qkv.jobs.finetune.page import finetune_page
+from qkv.jobs.finetune.remarks import remark_nothing_learned
 from qkv.jobs.finetune.settings import FinetuneConfig, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import (
     DevEvaluation,
@@ -111,6 +112,8 @@ def finish(
         by_length=dev.by_length,
         numbers=dev.numbers,
         notes=prepared.notes,
+        leaks=data.leaks,
+        lr=config.train.lr,
         mix=_mix(model, prepared.opened),
         new_layers=is_scratch(config.model),
     )
@@ -287,7 +290,7 @@ def calibration_dict(facts: CalibrationFacts) -> dict[str, Any]:
 
 
 def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> dict[str, Any]:
-    values = [seed.score for seed in facts.seeds]
+    values, failure = [seed.score for seed in facts.seeds], remark_nothing_learned(facts)
     return {
         "task": facts.task,
         "kind": facts.kind,
@@ -310,6 +313,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
         "cost": asdict(facts.cost),
         "mix": None if facts.mix is None else asdict(facts.mix),
         "notes": [phrase(note).en for note in facts.notes],
+        "failure": None if failure is None else failure.text._asdict(),
     }
 
 
