@@ -338,7 +338,8 @@ class Trainer(Generic[_B]):
             if set(weights) != set(found.tensors["model"]):
                 raise KeyError
             self.job.model.load_state_dict(found.tensors["model"], strict=False)
-            restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
+            if found.step != found.state.get("origin"):  # a new attempt begins with a new optimizer
+                restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
         except (RuntimeError, KeyError):
             raise InputError(
                 f"{found.path} holds another model than the settings describe. Restore the settings that the run was "

@@ -161,7 +161,6 @@ def default_settings(
         lr = SMALL
     train: dict[str, Any] = {"lr": lr, "warmup": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-8, "patience": 8, "keep": 1}
     train["precision"] = "bf16" if (fastest_device() if device == AUTO else device).startswith("cuda") else "fp32"
-    train["retry"] = RETRY
     return {"train": train}
 
 
@@ -430,6 +429,9 @@ def resolve_finetune_settings(
     usual: dict[str, Any] = {"transfer": default_transfer(sizes, is_new)}
     config = asked(usual)
     moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
-    if sizes.attends:
-        return asked(usual | default_settings(task, moves, config.device, sizes.width))
-    return asked(usual | default_settings(task, moves, config.device, on_language_model=sizes.on_features))
+    width = sizes.width if sizes.attends else None
+    defaults = default_settings(task, moves, config.device, width, sizes.on_features)
+    # whoever gives the learning rate or the length gets just that
+    if not {"train.lr", *FINETUNE_SETTINGS.lengths} & {*given.written, *given.typed}:
+        defaults["train"]["retry"] = RETRY
+    return asked(usual | defaults)
