@@ -118,7 +118,9 @@ class Lifecycle(Generic[_C]):
 
     def start_in(self, config: _C, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
         """Start a run in a folder that is already prepared."""
-        session = self.open(pin_device(config, progress.message), out, progress, True)
+        session = self.open(pinned := pin_device(config), out, progress, True)
+        if pinned is not config:  # only now: an error about the sources comes first
+            progress.message(f"device: {describe_device(AUTO)}")
         if overwrite:  # only now: the sources of the new run were read and found good
             check_outside(session.config, out)
             remove_run(out)
@@ -151,15 +153,14 @@ def check_outside(config: _C, out: Path) -> None:
                 raise InputError(f"--overwrite would remove {path}, which the new run reads. Give another --out.")
 
 
-def pin_device(config: _C, tell: Callable[[str], None]) -> _C:
+def pin_device(config: _C) -> _C:
     """Replace the device "auto", in the settings or in one of their tables, by the one that is used."""
     changes: dict[str, Any] = {}
     for one in fields(config):
         value = getattr(config, one.name)
         if one.name == "device" and value == AUTO:
             changes[one.name] = fastest_device()
-            tell(f"device: {describe_device(changes[one.name])}")
-        elif is_dataclass(value) and not isinstance(value, type) and (pinned := pin_device(value, tell)) is not value:
+        elif is_dataclass(value) and not isinstance(value, type) and (pinned := pin_device(value)) is not value:
             changes[one.name] = pinned
     return replace(config, **changes) if changes else config
 

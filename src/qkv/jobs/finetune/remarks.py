@@ -192,7 +192,7 @@ def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
     if level >= 1 or any(score > level for score in scores):
         return None
     what = find_metric(facts.main)
-    en, zh = f"{what.name.en} is {what.shown(scores[0])}", f"{what.zh}为 {what.shown(scores[0])}"
+    en, zh = f"{what.plain} is {what.shown(scores[0])}", f"{what.zh}为 {what.shown(scores[0])}"
     if facts.baseline is not None:
         how = phrase(facts.baseline[0])
         en += f", no better than {how.en} ({what.shown(level)})"
