@@ -1,5 +1,6 @@
 """Time, device and folder of a run: what is chosen is reported, written to config.toml, and read from there alone."""
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import pytest
 
 from qkv.cli.main import main
+from qkv.cli.options import locate_recipe
+from qkv.config import Requested
 from qkv.errors import InputError
 from qkv.jobs.finetune.run import FINETUNING
 from qkv.jobs.finetune.settings import resolve_finetune_settings
 from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import resolve_pretraining_settings
 from qkv.train.loop import Trainer
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_folder
@@ -143,3 +147,28 @@ def test_overwrite_with_bad_data_keeps_the_run(tmp_path: Path, pretrained: Path,
     with pytest.raises(InputError):
         FINETUNING.start(config, out, Recorder(), overwrite=True)
     assert (out / "result.json").read_bytes() == before
+
+
+def test_recipes_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are part of the package: found from any folder, also by the path that a clone once had."""
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    monkeypatch.setattr("qkv.jobs.pretrain.start", lambda config, *_: asked.append(config) or sys.exit(0))
+    for name in ("adapt", "recipes/adapt.toml"):
+        with pytest.raises(SystemExit):
+            main(["pretrain", "bert", "--data", "shards", "--out", "run", "--init", "qkv-mini", "--recipe", name])
+    assert asked[0] == asked[1] and asked[0].train.lr == 5e-5
+    for name, said in (("adpat", "There is no recipe 'adpat'. Did you mean 'adapt'?"), ("my.toml", "no such file")):
+        assert main(["pretrain", "bert", "--data", "shards", "--out", "run", "--recipe", name]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_short_pretrainings_are_evaluated_five_times() -> None:
+    def every(*said: str, recipe: str | None = None) -> int:
+        given = Requested(locate_recipe(Path(recipe)) if recipe else None, {"data": "shards"}, said)
+        found: int = resolve_pretraining_settings("bert", given).train.evaluate_every
+        return found
+
+    assert every("train.steps=400") == 80 and every("train.steps=10000") == 500 and every("train.steps=3") == 1
+    assert every("train.steps=400", "train.evaluate_every=300") == 300  # as it was asked for
+    assert every(recipe="base-gpu") == 5000 and every("train.steps=400", recipe="base-gpu") == 80

@@ -134,7 +134,30 @@ def drop_missing(**options: str | None) -> dict[str, str]:
 # Training: run folder and settings.
 
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="New folder for the run.")]
-RecipeOption = Annotated[Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file with settings.")]
+
+
+def locate_recipe(name: Path | None) -> Path | None:
+    """Return a file as it is, and the path of a recipe of the package for its name."""
+    own = Path(__file__).parents[1] / "zoo" / "recipes"
+    if name is None or name.expanduser().exists():
+        return name
+    if name.parent == Path("recipes") and (own / name.name).is_file():  # where a clone once had them
+        return own / name.name
+    if name.suffix or len(name.parts) > 1:
+        return name
+    known = sorted(file.stem for file in own.glob("*.toml"))
+    if str(name) not in known:
+        hint = did_you_mean(str(name), known)
+        raise InputError(f"There is no recipe '{name}'.{hint} Known: {', '.join(known)}; or give a TOML file.")
+    return own / f"{name}.toml"
+
+
+RecipeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--recipe", metavar="NAME|FILE", help="Recipe of the package, or a TOML file.", callback=locate_recipe
+    ),
+]
 TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help=_DEVICES)]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]
 SetOption = Annotated[

@@ -58,11 +58,11 @@ def pretrain(
     \b
     qkv pretrain bert --size mini --data shards --out run
     qkv pretrain bert --data shards --out run --minutes 20 --set train.lr=5e-4
-    qkv pretrain bert --data shards --out run --init qkv-mini --recipe recipes/adapt.toml
+    qkv pretrain bert --data shards --out run --init qkv-mini --recipe adapt
     qkv pretrain gpt --size mini --data shards --out gpt --minutes 20
     qkv pretrain word2vec --data shards --out vectors
     qkv pretrain rnnlm --data shards --out lm --set rnnlm.cell=gru
-    qkv pretrain elmo --data shards --out elmo --recipe recipes/elmo.toml
+    qkv pretrain elmo --data shards --out elmo --recipe elmo
     qkv pretrain --resume run
 
     \b

@@ -132,7 +132,7 @@ def train_translate(
     qkv train translate --pairs train.de train.en --dev val.de val.en --test test.de test.en --out run
     qkv train translate --pairs cmn.txt --languages en-zh --separate --epochs 30 --out run
     qkv train translate --model seq2seq --pairs train.de train.en --out run --set seq2seq.context=fixed
-    qkv train translate --recipe recipes/translate-multi30k.toml --pairs train.de train.en --device cuda --out run
+    qkv train translate --recipe translate-multi30k --pairs train.de train.en --device cuda --out run
     qkv train translate --resume run
 
     \b
