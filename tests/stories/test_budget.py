@@ -152,8 +152,13 @@ def test_overwrite_with_bad_data_keeps_the_run(tmp_path: Path, pretrained: Path,
 def test_recipes_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """They are part of the package: found from any folder, also by the path that a clone once had."""
     monkeypatch.chdir(tmp_path)
-    asked = []
-    monkeypatch.setattr("qkv.jobs.pretrain.start", lambda config, *_: asked.append(config) or sys.exit(0))
+    asked: list[Any] = []
+
+    def start(config: Any, *others: Any) -> None:
+        asked.append(config)
+        sys.exit(0)
+
+    monkeypatch.setattr("qkv.jobs.pretrain.start", start)
     for name in ("adapt", "recipes/adapt.toml"):
         with pytest.raises(SystemExit):
             main(["pretrain", "bert", "--data", "shards", "--out", "run", "--init", "qkv-mini", "--recipe", name])

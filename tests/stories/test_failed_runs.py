@@ -15,6 +15,7 @@ from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune.settings import resolve_finetune_settings
 from qkv.train.log import Silent
+from qkv.train.loop import Trainer
 from qkv.train.run_folder import read_lines
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_folder
@@ -190,7 +191,7 @@ def test_a_second_attempt_of_a_tagger(tmp_path: Path, pretrained: Path, monkeypa
     assert whole.result["failure"]["en"].startswith("Nothing was learned: F1 is 0.0")
     assert json.loads((tmp_path / "whole" / "result.json").read_text())["failure"]["zh"].startswith("什么也没学到")
 
-    plain = finetune.Trainer.advance
+    plain = Trainer.advance
 
     def advance(self: Any, batches: Any, lr: float) -> None:
         if self.step == again + 2:
@@ -198,7 +199,7 @@ def test_a_second_attempt_of_a_tagger(tmp_path: Path, pretrained: Path, monkeypa
         plain(self, batches, lr)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(finetune.Trainer, "advance", advance)
+        patch.setattr(Trainer, "advance", advance)
         finetune.FINETUNING.start(config, tmp_path / "broken", Silent())
     assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
     for name in ("model/model.safetensors", "predictions.jsonl", "log.jsonl"):

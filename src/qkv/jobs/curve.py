@@ -503,6 +503,8 @@ class PointProgress:
     def step(self, step: int, figures: Mapping[str, Any]) -> None:
         self.whole.step(self.before + round(self.planned * step / self.steps), figures)
 
+    def log(self, line: Mapping[str, Any]) -> None: ...
+    def end(self, result: Mapping[str, Any]) -> None: ...
     def message(self, text: str) -> None:
         if text.startswith("warning"):  # the evaluations of every point are not shown
             self.whole.message(text)
@@ -545,6 +547,7 @@ class CurveSession:
                 return found
             progress.message(f"{name}: {plan.task.main} {found['score']:.4f}")
             add_line(out / "points.jsonl", found)
+            progress.log(found)
             shutil.rmtree(folder, ignore_errors=True)
             self._report()
             done += cost

@@ -125,7 +125,7 @@ class Lifecycle(Generic[_C]):
             check_outside(session.config, out)
             remove_run(out)
         write_settings(out, self.job, to_toml(session.config))
-        return self._go(session, out)
+        return self._go(session, out, progress)
 
     def resume(self, run: Path, progress: Progress) -> Finished:
         """Resume a stopped run; a finished one is unchanged."""
@@ -134,12 +134,15 @@ class Lifecycle(Generic[_C]):
             return before
         config = merge(self.defaults, settings, str(run / CONFIG))
         remove_drafts(run)
-        return self._go(self.open(config, run, progress, False), run)
+        return self._go(self.open(config, run, progress, False), run, progress)
 
-    def _go(self, session: Session[_C], out: Path) -> Finished:
+    def _go(self, session: Session[_C], out: Path, progress: Progress) -> Finished:
         outcome = session.train()
         (session.finish if outcome.finished else session.stop)(outcome)
-        return Finished(out, outcome)
+        done = Finished(out, outcome)
+        if outcome.finished:
+            progress.end(done.result if (out / "result.json").is_file() else {"evaluation": done.evaluation})
+        return done
 
 
 def check_outside(config: _C, out: Path) -> None:

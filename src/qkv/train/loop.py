@@ -231,7 +231,7 @@ class Trainer(Generic[_B]):
         if started >= self.last_step or self.gives_up:
             return Outcome(started, started, finished=True)
         peak = measure_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
-        log = Log(job.out, self.step)
+        log = Log(job.out, self.step, progress.log)
         progress.start(self.step, self.last_step)
         clock = Clock()
         try:
@@ -411,7 +411,11 @@ class Trainer(Generic[_B]):
     def save(self) -> None:
         self.stop_if_lost()
         described = environment(self.device)
-        state = {"window": self.window.state(), "scaler": self.scaler.state_dict(), "environment": described}
+        state: dict[str, Any] = {
+            "window": self.window.state(),
+            "scaler": self.scaler.state_dict(),
+            "environment": described,
+        }
         tensors = {"model": self.trained(), "optimizer": optimizer_tensors(self.job.model, self.optimizer)}
         if self.origin:
             state["origin"] = self.origin
