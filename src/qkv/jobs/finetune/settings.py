@@ -158,15 +158,16 @@ def default_settings(
     `width` is that of a BERT or a GPT. None is an encoder without attention, which takes the learning rate of a head,
     or, on a language model that is trained too, that of a small BERT.
     """
-    lr = LONE
+    lr, warmup = LONE, WARMUP[""]
     if width is not None and transfer.moves_encoder:
         lr = next(rate for limit, rate in RATES.get(task, RATES[""]) if width <= limit)
+        warmup = WARMUP.get(task, warmup)
     elif on_language_model and transfer.moving_embedding:
         lr = SMALL
     on = fastest_device() if device == AUTO else device
     train: dict[str, Any] = {
         "lr": lr,
-        "warmup": WARMUP.get(task, WARMUP[""]),
+        "warmup": warmup,
         "betas": [0.9, 0.999],
         "epsilon": 1e-8,
         "patience": 8,

@@ -340,9 +340,7 @@ def test_folders_that_are_no_corpus(shards: Path, tmp_path: Path) -> None:
 
 def test_a_folder_that_is_taken(finished: Finished, shards: Path, tmp_path: Path) -> None:
     before = contents(finished.run)
-    with pytest.raises(
-        InputError, match="holds a finished run. Give another folder, or replace the run with --overwrite"
-    ):
+    with pytest.raises(InputError, match="holds a finished run. Give another folder, or .* --overwrite"):
         go(shards, finished.run)
     assert contents(finished.run) == before
     (tmp_path / "thesis").mkdir()
