@@ -22,6 +22,14 @@ from qkv.tasks.task import Judgement, Scored
 
 
 @dataclass(frozen=True)
+class Leak:
+    """Examples of dev or test that are in the training set."""
+
+    share: float  # of dev or test
+    text: Phrase
+
+
+@dataclass(frozen=True)
 class DataFacts:
     """One part of the labelled data as it was used."""
 
@@ -128,7 +136,7 @@ class FinetuneFacts:
     by_length: tuple[LengthBin, ...] = ()
     numbers: NDArray[np.float64] | None = None  # regression: (n, 2) expected, answered
     notes: tuple[Words, ...] = ()  # what was chosen by itself, in words
-    leaks: tuple[Phrase, ...] = ()  # examples of dev or test that are in the training set
+    leaks: tuple[Leak, ...] = ()
     lr: float | None = None  # peak learning rate
     mix: MixFacts | None = None
     new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it

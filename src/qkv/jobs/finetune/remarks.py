@@ -146,6 +146,8 @@ _FEWEST = 10
 """Examples from which an interval shrinks by the rule."""
 _WIDE = 0.1
 """An interval this wide says little: a score of 85 % may be 80 or 90."""
+_LEAKED = 0.02
+"""Share of dev or test that is also in training, above which scores are not to be trusted."""
 PERFECT = 0.995
 """A score that is more often a leak than a triumph."""
 OFF = 0.05
@@ -160,7 +162,7 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
     failure, baseline = remark_nothing_learned(facts), remark_baseline(what, scored, facts.baseline)
     found = (
         failure,
-        *(Remark(WARNING, leak) for leak in facts.leaks),
+        *(Remark(WARNING if leak.share > _LEAKED else NOTE, leak.text) for leak in facts.leaks),
         baseline if failure is None else None,
         remark_too_good(what, scored, facts.baseline, words),
         remark_uncertainty(what, scored, words),
@@ -179,7 +181,8 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_bias(facts.numbers),
         remark_dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
     )
-    doubtful = failure is not None or bool(facts.leaks) or (baseline is not None and baseline.level == WARNING)
+    leaked = any(leak.share > _LEAKED for leak in facts.leaks)
+    doubtful = failure is not None or leaked or (baseline is not None and baseline.level == WARNING)
     for remark in found:
         if remark is not None:
             yield replace(remark, level=NOTE) if doubtful and remark.level == GOOD else remark

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from qkv.jobs.finetune import remarks
-from qkv.jobs.finetune.facts import LengthBin
+from qkv.jobs.finetune.facts import Leak, LengthBin
 from qkv.report.bilingual import Phrase
-from qkv.report.remarks import GOOD, NOTE, WARNING
+from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING
 from qkv.tasks.table import find_metric, task_words
 from qkv.tasks.task import Scored
-from tests.support.finetune_runs import ERRORS, SEEDS, calibration_facts, part_of, shown
+from tests.support.finetune_runs import ERRORS, SEEDS, calibration_facts, classification, part_of, shown
 from tests.support.finetune_tasks import EVERY
 from tests.unit.report.test_remarks import check
 
@@ -126,3 +126,22 @@ def test_dropped_examples() -> None:
 def test_no_remark_of_any_run_says_nan(name: str) -> None:
     for remark in remarks.finetune_remarks(EVERY[name]()):
         assert "nan" not in remark.text.en.lower().split() and remark.text.en[-1] == "." and remark.text.zh[-1] == "。"
+
+
+def test_nothing_is_good_where_much_was_seen_in_training() -> None:
+    """One example in a hundred is a note; many make every score doubtful."""
+    for share, level in ((0.01, NOTE), (0.2, WARNING)):
+        leak = Leak(share, Phrase("leaked", "泄漏"))
+        found = list(remarks.finetune_remarks(replace(classification(), leaks=(leak,))))
+        assert [one.level for one in found if one.text.en == "leaked"] == [level]
+        assert (GOOD in {one.level for one in found}) == (level == NOTE)
+
+
+def test_a_run_that_learned_nothing_says_so_first() -> None:
+    facts = replace(classification(), baseline=("always 'a'", 0.99), lr=3e-4)
+    first, *others = remarks.finetune_remarks(facts)
+    assert first.level == FAILURE and "--lr 0.0001" in first.text.en and "always 'a'" in first.text.en
+    assert GOOD not in {one.level for one in others} and not any("not looking" in one.text.en for one in others)
+    # what a test set shows counts too
+    tested = replace(facts, test_scored=replace(facts.scored, values=facts.scored.values | {facts.main: 0.995}))
+    assert remarks.remark_nothing_learned(tested) is None
