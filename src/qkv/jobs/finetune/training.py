@@ -245,7 +245,7 @@ def resolve_time(prepared: Prepared, device: torch.device, progress: Progress) -
         epochs = _round_down(most) if minutes is not None else max(LEAST_EPOCHS, _round_down(most))
         if epochs < config.epochs:
             asked, seconds = replace(asked, epochs=epochs), seconds * epochs / config.epochs
-            given = f"--minutes {minutes:g}" if minutes is not None else "the default limit of 10 minutes"
+            given = f"--minutes {minutes:g}" if minutes is not None else f"the default limit of {MINUTES:g} minutes"
             progress.message(f"{epochs:g} epochs instead of {config.epochs:g}: {given}.")
     config = resolve_data_defaults(replace(prepared, config=asked), progress.message)
     progress.message(f"Estimated time: {_words(seconds)} on {device}.{_cheaper(config, seconds)}")
