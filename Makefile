@@ -17,6 +17,9 @@ HEAD ?=
 export HF_HUB_OFFLINE := 1
 export TRANSFORMERS_OFFLINE := 1
 
+# Without .pyc files every worker and process of the tests would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow lint bench clean

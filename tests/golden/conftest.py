@@ -9,9 +9,6 @@ import torch
 from tests.golden.golden import Answer, run_qkv
 from tests.golden.material import JOBS, NEEDS, write_material
 
-MEASURED_PEAK = "qkv.train.loop.measure_peak"
-"""Measures the machine for 0.3 s at the start of a run, which is most of the time of a tiny one."""
-
 
 class Workshop:
     """`answers` holds what the jobs printed with --json."""
@@ -41,7 +38,6 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """No settings of the user, and one thread: with these sizes more would wait for each other."""
     for name in ("QKV_MODEL", "QKV_VECTORS", "QKV_DATA"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(MEASURED_PEAK, lambda device, dtype: 1e12)
     torch.set_num_threads(1)
 
 

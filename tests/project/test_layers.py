@@ -244,13 +244,23 @@ def test_equations_import_torch_alone() -> None:
     assert not found, "\n".join(["", *found])
 
 
+HEAVY = "torch numpy tokenizers safetensors transformers rich starlette uvicorn".split()
+
+
+def imported_by(module: str) -> str:
+    code = f"import {module}, sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
 @pytest.mark.parametrize("module", ["qkv", "qkv.cli.main"])
 def test_the_door_opens_without_torch(module: str) -> None:
     """`qkv --help` must answer at once, and a program may import qkv without paying for torch."""
-    heavy = "torch numpy tokenizers safetensors transformers rich starlette uvicorn"
-    code = f"import {module}, sys; print(*[name for name in {heavy.split()!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert imported_by(module) == ""
+
+
+def test_a_corpus_is_prepared_without_torch() -> None:
+    """Each of its processes would take a second longer to start, and hundreds of megabytes."""
+    assert imported_by("qkv.data.corpus.prepare") == "numpy tokenizers"
 
 
 # The checker itself, on trees small enough to see through: each planted fault is found, and found as what it is.

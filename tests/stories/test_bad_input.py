@@ -3,7 +3,10 @@
 import io
 import json
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -171,7 +174,7 @@ def test_a_file_that_is_not_utf8(
     capsys: pytest.CaptureFixture[str], sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, out = tmp_path / "texts.txt", tmp_path / "v.npy"
-    file.write_bytes("a cat\n他欠我钱,我不是\n".encode("gb18030"))
+    file.write_bytes("一只猫\n".encode() + "他欠我钱,我不是\n".encode("gb18030"))  # two encodings
     for words in (
         ["embed", "-f", file, "-o", out, "-m", sound],
         ["tokenizer", "train", file, "--out", tmp_path / "new"],
@@ -263,3 +266,27 @@ def test_words_of_the_command_line(
     monkeypatch.chdir(tmp_path)
     assert part in fails(capsys, *words(sound))
     assert not any(tmp_path.iterdir()), "nothing is half written"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["tokenize", "hello"], ["check", "FILE"], ["info", "qkv-mini"]])
+def test_standard_output_that_takes_nothing(tmp_path: Path, words: list[str]) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na,x\nb,y\n")
+    run = [sys.executable, "-c", "import sys; from qkv.cli.main import main; sys.exit(main())"]
+    run += [str(file) if word == "FILE" else word for word in words]
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert "Standard output cannot be written: No space left" in done.stderr
+    closed = shlex.join(run) + " >&-"
+    done = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1) and "Standard output is closed" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["embed", "tokenize", "fill"])
+def test_standard_input_that_is_closed(
+    capsys: pytest.CaptureFixture[str], sound: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert "Standard input is closed" in fails(capsys, verb, "-", "-m", sound)

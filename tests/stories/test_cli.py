@@ -257,6 +257,15 @@ def test_convert(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
     assert "float32" in said(capsys, "convert", folder, str(tmp_path / "again"), "--overwrite")
 
 
+def test_convert_refuses_a_folder_of_others_before_it_reads_the_model(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "thesis.txt").write_text("years")
+    monkeypatch.setattr("qkv.models.table.open_model", None)  # not called
+    assert main(["convert", folder, str(tmp_path), "--overwrite"]) == 2
+    assert "thesis.txt, which is not part of a model" in capsys.readouterr().err
+
+
 def test_convert_takes_a_run_and_names_what_it_cannot_take(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
 ) -> None:

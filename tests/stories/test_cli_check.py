@@ -32,29 +32,30 @@ def test_a_labelled_file(tmp_path: Path, check: Check) -> None:
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text(TRAIN)
     test.write_text("text,label\na bad film,neg\n")
-    out = check(train, "--against", test)
+    out = check(train, "--against", test, code=1)
     for expected in ("classify", "csv, text = 'text', label = 'label'", "█", f"{train}:4: the same as", f"{test}:2:"):
         assert expected in out
-    report = json.loads(check(train, "--json"))
+    report = json.loads(check(train, "--json", code=1))
     assert report["labels"] == {"neg": 2, "pos": 1, "Pos": 1}
     assert report["counts"] == {"conflict": 1, "label typo": 1}
 
 
 def test_lengths_by_a_model(tmp_path: Path, minilm: Path, check: Check) -> None:
     (tmp_path / "a.csv").write_text(TRAIN.replace("another", "long " * 600))
-    out = check(tmp_path / "a.csv", "--model", minilm)
+    out = check(tmp_path / "a.csv", "--model", minilm, code=1)
     assert "1 above the model's 512, which are split into windows" in out
     assert f"{tmp_path / 'a.csv'}:5: has 602 tokens" in out
-    assert (
-        json.loads(check(tmp_path / "a.csv", "--tokenizer", minilm / "vocab.txt", "--json"))["tokens"]["longest"] == 602
-    )
+    found = json.loads(check(tmp_path / "a.csv", "--tokenizer", minilm / "vocab.txt", "--json", code=1))
+    assert found["tokens"]["longest"] == 602
+    (tmp_path / "a.csv").write_text("text,label\na good film,pos\n" + "long " * 600 + ",neg\n")
+    check(tmp_path / "a.csv", "--model", minilm)  # a long text is no error
 
 
 def test_columns_and_task(tmp_path: Path, check: Check) -> None:
     (tmp_path / "a.txt").write_text("pos\tx\ta film\nneg\ty\tanother film\n")
     assert "text = column 3, label = column 1" in check(tmp_path / "a.txt", "--text", "3", "--label", "1")
     check(tmp_path / "a.txt", "--task", "classify", code=2)
-    assert "--text NUMBER and --label NUMBER" in check.err
+    assert "Choose with --text NAME and --label NAME" in check.err and "or else a number" in check.err
 
 
 def test_a_corpus_as_before(tmp_path: Path, check: Check) -> None:
@@ -63,12 +64,14 @@ def test_a_corpus_as_before(tmp_path: Path, check: Check) -> None:
     (tmp_path / "b.jsonl").write_text('{"text": "A document."}\n')
     assert "documents" in check(tmp_path / "b.jsonl")
     (tmp_path / "c.txt").write_bytes(b"\xff\xfe broken\n")
-    assert "not UTF-8" in check(tmp_path / "c.txt")
+    assert "not UTF-8" in check(tmp_path / "c.txt", code=1)
+    (tmp_path / "d.txt").write_bytes("今天天气很好。\n\n我们去公园吧。\n我们走。\n".encode("gb18030"))
+    assert f"{tmp_path / 'd.txt'}: read as GB18030." in check(tmp_path / "d.txt")
 
 
 def test_a_field_is_that_of_a_corpus(tmp_path: Path, check: Check) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "A film.", "label": "pos", "body": "One.\\n\\nTwo."}\n')
-    assert "classify" in check(tmp_path / "a.jsonl")
+    assert "classify" in check(tmp_path / "a.jsonl", code=1)  # of one label nothing can be learned
     report = json.loads(check(tmp_path / "a.jsonl", "--field", "body", "--json"))
     assert report["characters"] == len("One.") + len("Two.") and "task" not in report
     check(tmp_path / "a.jsonl", "--field", "body", "--task", "classify", code=2)
@@ -78,6 +81,8 @@ def test_a_field_is_that_of_a_corpus(tmp_path: Path, check: Check) -> None:
 def test_files_that_are_not_there_or_not_readable(tmp_path: Path, check: Check) -> None:
     check(tmp_path / "a.csv", code=2)
     assert "There is no file" in check.err
-    (tmp_path / "a.csv").write_bytes("评论,标签\n".encode("gb18030"))
+    (tmp_path / "a.csv").write_bytes("评论,标签\n".encode() + "很好,差\n".encode("gb18030"))
     check(tmp_path / "a.csv", code=2)
     assert "iconv -f gb18030" in check.err
+    (tmp_path / "a.csv").write_bytes("评论,标签\n很好,好评\n太慢了,差评\n".encode("gb18030"))
+    assert "2 examples (csv read as GB18030, text = '评论', label = '标签')" in check(tmp_path / "a.csv")

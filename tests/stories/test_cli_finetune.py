@@ -97,9 +97,17 @@ BAD: dict[str, tuple[str, str, bytes | str, str]] = {
     "own labels": ("classify", "a.csv", "text,label\n" + "".join(f"cat {n},l{n}\n" for n in range(9)), "of its own"),
     "no example": ("classify", "a.csv", "text,label\n", "no example"),
     "empty file": ("classify", "a.csv", "", "empty|no example|holds nothing"),
-    "not UTF-8": ("classify", "a.csv", "text,label\n差评很多,坏\n".encode("gbk"), "line 2.*UTF-8|GB18030"),
+    "not UTF-8": ("classify", "a.csv", "text,label\n好,b\n".encode() + "差评很多,坏\n".encode("gbk"), "line 3.*UTF-8"),
     "NUL": ("classify", "a.csv", "text,label\nthe \0 cat,a\nthe dog,b\n", "line 2.*NUL"),
     "no label in a cell": ("classify", "a.csv", "text,label\nthe cat,a\nthe dog,\n", "line 3"),
+    "how to skip it": ("classify", "a.csv", "text,label\nthe cat,a\nthe dog,\n", "add --skip-bad"),
+    "a number too large": (
+        "classify",
+        "a.csv",
+        "text,label\nthe cat,0.5\nthe dog,1e300\nthe mat,1.5\n",
+        "line 3: 1e300",
+    ),
+    "nothing to see": ("tag", "a.conll", "\u200b O\n\u200b B-X\n\n\ufeff\tB-X\n", "invisible characters"),
     "span outside": ("tag", "a.jsonl", '{"text": "cat", "label": [[0, 30, "ANI"]]}\n', "dropped|outside"),
     "overlapping spans": (
         "tag",
@@ -120,6 +128,22 @@ def test_bad_files(tmp_path: Path, pretrained: Path, capfd: pytest.CaptureFixtur
     assert re.search(message, error, re.DOTALL), error
     assert "Traceback" not in error and file in error
     assert not (tmp_path / "run").exists()
+
+
+def test_rows_that_cannot_be_used_are_skipped(
+    tmp_path: Path, pretrained: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = sets.write_texts(tmp_path / "train.csv", sets.texts(20))
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write("a text without a label,\n")
+    assert finetune(pretrained, file, tmp_path / "run") == 2
+    capfd.readouterr()
+    assert finetune(pretrained, file, tmp_path / "run", "--skip-bad", "--set", "data.dev_share=0.3") == 0
+    out, err = capfd.readouterr()
+    assert "1 rows that cannot be used were left out" in err and "examples dropped: 1" in out
+    (fault,) = lines((tmp_path / "run" / "faults.jsonl").read_text(encoding="utf-8"))
+    assert (fault["kind"], fault["action"], fault["line"]) == ("unusable", "dropped", 22)
+    assert "skip_bad = true" in (tmp_path / "run" / "config.toml").read_text()
 
 
 def test_a_very_long_text_is_read_to_its_end(tmp_path: Path, pretrained: Path) -> None:
@@ -161,7 +185,7 @@ def test_bad_commands(
         (["predict", str(run), "a", "-q", "who?"], "mean nothing"),
         (["predict", str(run), "a", "--out", "x.doc"], "ends in"),
         (["predict", str(run), "nope.csv"], "There is no file nope.csv"),
-        (["predict", str(run), str(tmp_path)], "is a folder"),
+        (["predict", str(run), str(tmp_path)], "has no .txt file"),
         (["predict", str(run), str(file), str(file)], "Give one file at a time"),
     ):
         assert main(arguments) == 2, arguments

@@ -63,7 +63,7 @@ def test_one_file_of_pairs(run: str, files: dict[str, str], capfd: pytest.Captur
 
 def test_check(run: str, files: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["check", "--pairs", files["train"], "--dev", files["dev"], "--test", files["test"]]
-    assert main([*words, "--more", files["dev"], files["test"], "--model", run, "-n", "1"]) == 0
+    assert main([*words, "--more", files["dev"], files["test"], "--model", run, "-n", "1"]) == 1
     out = capfd.readouterr().out
     assert "training pairs" in out and "332" in out and f"{files['dev']}:1: the source is that of" in out
     assert "tokens, source" in out and "0 above 32" in out and "… and 31 more" in out

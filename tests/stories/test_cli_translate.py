@@ -89,7 +89,7 @@ def test_a_name_is_no_text_and_a_source_is_not_overwritten(
     for words, message in (
         ([str(tmp_path / "gone.txt")], "There is no file"),
         ([str(tmp_path)], "is a folder"),
-        ([str(file), "1 2"], "stands among other texts"),
+        ([str(file), "1 2"], "is a file among other texts"),
         ([str(file), "--out", str(file)], "is also an input file and would be overwritten"),
     ):
         assert main(["translate", str(runs["transformer"]), *words]) == 2

@@ -46,6 +46,15 @@ def test_none_where_the_default_is_something_else() -> None:
     assert merge(Run(), tomllib.loads(to_toml(config)), "file") == config
 
 
+@pytest.mark.parametrize("written", ["none", "None", "NONE"])
+def test_none_in_any_case_is_not_a_length(written: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'train.minutes = "{written}"\ntrain.steps = 7\n')
+    given = Requested(recipe, {"train.steps": 9}, [f"train.minutes={written}"])
+    assert given.typed == {"train.steps": 9} and given.written == {"train.steps": 7}
+    assert JobSettings(Run()).resolve(given).train == Train(steps=9)
+
+
 @pytest.mark.parametrize(
     ("assignment", "path", "value"),
     [

@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.api.model import Model
-from qkv.api.predict import make_examples
+from qkv.api.predict import frame_inputs, is_frame, make_examples
 from qkv.data.labelled.examples import Place, TextExample
+from qkv.data.labelled.tables import find_usual_column, quote_names
 from qkv.errors import InputError, did_you_mean
 from qkv.jobs.finetune.data import DataPart, LabelledData, split_examples
 from qkv.jobs.finetune.run import make_finetuning
@@ -50,7 +51,7 @@ class TargetLabels:
     spelled: tuple[str | tuple[str, ...], ...] = ()  # of each example, as a task reads it
 
     def array(self) -> NDArray[Any]:
-        """(L,) the classes; of their own type where they all have the same."""
+        """(L,) the classes, with their own type if all have the same."""
         if len({type(one) for one in self.classes}) == 1:
             return np.array(self.classes)
         mixed = np.empty(len(self.classes), dtype=object)
@@ -108,7 +109,7 @@ def _columns(y: NDArray[Any]) -> TargetLabels:
 
 
 def _plain(item: Any) -> Any:
-    """numpy's own numbers and arrays as Python's."""
+    """Numbers and arrays of numpy as Python objects."""
     return item.tolist() if isinstance(item, np.generic | np.ndarray) else item
 
 
@@ -142,7 +143,7 @@ def _in_order(labels: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def restore_labels(form: str, classes: Sequence[Any]) -> TargetLabels:
-    """From what a saved folder says."""
+    """The labels from the record of a saved folder."""
     return TargetLabels(form, tuple(classes))
 
 
@@ -155,14 +156,15 @@ RECORD = "classifier"
 class Classifier:
     """A text classifier that learns from examples, in the manner of scikit-learn.
 
-    X is a list (or an array, or a column of a table) of texts, or of pairs (text, text). y holds a label each: texts,
-    whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of labels; numbers
-    with kind="regression". `model` is what it starts from: a folder, any name that `qkv.load` takes, word vectors, a
-    language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a `tokenizer`, all as in
-    `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives features. `settings` are
-    changes to a run's config in the words of `qkv finetune --set`, such as ["texts_per_step=16"]. `callbacks` have
-    `on_log(line)` and `on_end(result)`: the lines of log.jsonl as they are written, and the figures. After `fit`:
-    `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
+    X is a list (or an array, a Series, a DataFrame) of texts, or of pairs (text, text); of a DataFrame the columns with
+    usual names ("text", …), or all if they are one or two. y holds a label each, or names the column of X with the
+    labels: texts, whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of
+    labels; numbers with kind="regression". `model` is what it starts from: a folder, any name that `qkv.load` takes,
+    word vectors, a language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a
+    `tokenizer`, all as in `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives
+    features. `settings` are changes to a run's config in the words of `qkv finetune --set`, such as
+    ["texts_per_step=16"]. `callbacks` have `on_log(line)` and `on_end(result)`: the lines of log.jsonl as they are
+    written, and the figures. After `fit`: `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
 
     >>> judge = Classifier(transfer="features")                                               # doctest: +SKIP
     >>> judge.fit(["快递太慢", "质量很好", …], ["bad", "good", …]).predict(["下次还来"])      # doctest: +SKIP
@@ -187,7 +189,7 @@ class Classifier:
         tokenizer: str | Path | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        # as they came, and looked at by fit: a search sets them one by one
+        # stored unchanged and checked by fit, since a grid search sets them one by one
         self.model = model
         self.transfer = transfer
         self.epochs = epochs
@@ -205,11 +207,13 @@ class Classifier:
         self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fine-tune the model on these examples. What was learned before is forgotten."""
+        """Fine-tune the model on these examples, from the start."""
         if self.kind not in LABEL_KINDS:
             raise InputError(
                 f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, LABEL_KINDS)} Known: {', '.join(LABEL_KINDS)}."
             )
+        if isinstance(y, str) and is_frame(X):
+            X, y = _split_frame(X, y)
         texts = _texts(X)
         if not texts:
             raise InputError("X is empty: there is nothing to learn from.")
@@ -242,7 +246,7 @@ class Classifier:
         return self
 
     def predict(self, X: Any) -> Any:
-        """A label each, as they were in y: an array; a list of lists where y had lists."""
+        """An array of labels in the form of y; a list of lists if y had lists."""
         results = list(self._answers(X))
         labels = self._labels
         if labels.form == "numbers":
@@ -258,7 +262,7 @@ class Classifier:
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(texts, classes) calibrated probabilities, columns in the order of `classes_`.
 
-        Rows add up to 1 where a text has one label; where it may have several, every column stands for itself.
+        Rows sum to 1 if a text has one label; with several labels the columns are independent.
         """
         results = list(self._answers(X))
         if self._labels.form == "numbers":
@@ -269,7 +273,7 @@ class Classifier:
         return np.array(rows, dtype=np.float64).reshape(-1, len(names))
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of texts that were answered right, with all their labels; R² for numbers."""
+        """The share of texts with all labels correct; R² for numbers."""
         answered = self.predict(X)
         wanted = list(y.to_numpy() if hasattr(y, "to_numpy") else y)
         if len(wanted) != len(answered):
@@ -284,7 +288,7 @@ class Classifier:
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """(L,) what was in y, in order. (An error before `fit`, like everything that is learned.)"""
+        """(L,) the labels of y, sorted. (An error before `fit`.)"""
         if not self.__sklearn_is_fitted__():
             raise AttributeError("classes_ is known after fit.")
         return self._labels.array()
@@ -296,7 +300,7 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto", threads: int | None = None) -> Self:
-        """From a folder that `save` wrote, or a classifier of `qkv finetune`; it can be fitted again, from there on."""
+        """Load a folder that `save` wrote, or a classifier of `qkv finetune`; a further `fit` starts from it."""
         loaded = open_model(model_folder(locate(folder)))
         model = Model(loaded, device_named(device), threads)
         task = model.solver.task
@@ -405,8 +409,11 @@ class Classifier:
 
 
 def _texts(X: Any) -> list[Any]:
-    """Whatever X is, as a list of texts or pairs; each is looked at later."""
-    if hasattr(X, "to_numpy"):  # a column or a table of pandas
+    """X as a list of texts or pairs; items are checked later."""
+    if is_frame(X) and (len(X.columns) > 2 or find_usual_column("text", [str(name) for name in X.columns], "X")):
+        rows = frame_inputs(X, "classify", {})
+        return [(row["text"], row["pair"]) if "pair" in row else row["text"] for row in rows]
+    if hasattr(X, "to_numpy"):  # a column or a small table of pandas
         X = X.to_numpy()
     if isinstance(X, np.ndarray):
         if X.ndim == 2 and X.shape[1] <= 2:
@@ -419,11 +426,19 @@ def _texts(X: Any) -> list[Any]:
     return list(X)
 
 
+def _split_frame(X: Any, y: str) -> tuple[Any, Any]:
+    """Take the column of the labels out of a DataFrame."""
+    if y not in X.columns:
+        names = [str(name) for name in X.columns]
+        raise InputError(f"X has no column {y!r}, only {quote_names(names)}.{did_you_mean(y, names)}")
+    return X.drop(columns=[y]), X[y]
+
+
 def _split(examples: list[TextExample], config: FinetuneConfig) -> LabelledData:
     train, dev = split_examples(examples, config.data, classify.choose_task(examples, config.classify).numbers)
     if not train or not dev:
         raise InputError(
-            f"X has {len(examples):,} texts that can be told apart too little: part of them is held out to choose and "
+            f"X has {len(examples):,} texts, too few different ones: part of them is held out to choose and "
             "calibrate by, and here nothing could be. Give more examples of each label."
         )
     return LabelledData(DataPart("X", train), DataPart("held out of X", dev), ())

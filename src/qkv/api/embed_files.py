@@ -1,32 +1,41 @@
 """Write vectors of any number of texts to a file, in constant memory and atomically.
 
 .npy is a float32 matrix with one row per text (`numpy.load(file, mmap_mode="r")`); .jsonl has one object per text; .tsv
-one line of numbers per text. Decimals have enough digits to restore the float32 value.
+one line of numbers per text; .csv and .xlsx have a column per number, .parquet a column of vectors. Decimals have
+enough digits to restore the float32 value.
 
 A text without tokens, or for word vectors without a known word, has no vector: it is an error that names file and line,
-or skipped if requested.
+or skipped if requested. Rows of a table keep their columns and their order (`embed_rows`); one without a vector stays:
+NaN in .npy, empty elsewhere.
 """
 
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 
 from qkv.api.embedder import Embeddings, TokenVectors
 from qkv.api.model import Model
-from qkv.data.readers import STDIN, read_texts, stream_placed_texts
+from qkv.api.table_files import TableWriter, check_table_library, rename_taken, table_file
+from qkv.data.labelled.binary_tables import TABLE_FORMATS
+from qkv.data.labelled.reader import TABLE_ENDINGS, Labelled, Row, labelled
+from qkv.data.readers import COMPRESSED, STDIN, check_text_file, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
 
+_Vector = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
 
 class _Writer(Protocol):
-    """Takes part after part, in order, and closes the file's format when all have come."""
+    """Takes parts in order, and completes the file at the end."""
 
     def add(self, texts: Sequence[str], part: Embeddings) -> None: ...
     def finish(self) -> None: ...
@@ -44,6 +53,10 @@ class NpyWriter:
     def add(self, texts: Sequence[str], part: Embeddings) -> None:
         self._file.write(part.vectors.astype("<f4", copy=False).tobytes())
         self._rows += len(part)
+
+    def add_vector(self, vector: _Vector) -> None:
+        self._file.write(vector.astype("<f4", copy=False).tobytes())
+        self._rows += 1
 
     def finish(self) -> None:
         self._file.seek(0)
@@ -72,13 +85,48 @@ class TsvWriter:
     def finish(self) -> None: ...
 
 
+class _TableVectors:
+    """Vectors as columns of a table, after the columns of the input."""
+
+    def __init__(self, table: TableWriter, suffix: str, width: int) -> None:
+        self._table, self._suffix, self._width = table, suffix, width
+        self.renamed: dict[str, str] = {}
+
+    def add(self, texts: Sequence[str], part: Embeddings) -> None:
+        for text, numbers, vector in zip(texts, _counts(part), part.vectors, strict=True):
+            self._table.write({"text": text} | numbers | self._columns(vector))
+
+    def add_row(self, record: Mapping[str, Any], found: Mapping[str, Any], vector: _Vector | None) -> None:
+        ours = {**found, **self._columns(vector)}
+        names = rename_taken(list(record), list(ours))
+        self.renamed |= {old: new for old, new in names.items() if old != new}
+        self._table.write({names[name]: value for name, value in record.items()} | ours)
+
+    def _columns(self, vector: _Vector | None) -> dict[str, Any]:
+        if self._suffix == ".parquet":
+            return {"vector": vector}
+        if self._suffix == ".jsonl":
+            return {"vector": None if vector is None else [float(value) for value in _decimals(vector)]}
+        values = [None] * self._width if vector is None else [Decimal(value) for value in _decimals(vector)]
+        return {f"v{number}": value for number, value in enumerate(values)}
+
+    def finish(self) -> None: ...
+
+
 WRITERS: dict[str, Callable[[BinaryIO, int], _Writer]] = {".npy": NpyWriter, ".jsonl": JsonlWriter, ".tsv": TsvWriter}
+TABLE_WRITERS = (".csv", ".parquet", ".xlsx")
+"""Endings of tables; rows of a table are also written as .jsonl and .tsv."""
 
 
 @contextmanager
 def vector_file(path: Path, width: int) -> Iterator[_Writer]:
-    """Open a file by its ending; it takes its name when the block ends without an error, else nothing is left."""
+    """Open a file by its ending; it is complete when the block ends without an error, and absent otherwise."""
     check_name(path)
+    suffix = path.suffix.lower()
+    if suffix in TABLE_WRITERS:
+        with table_file(path, suffix) as table:
+            yield _TableVectors(table, suffix, width)
+        return
     with replaced_file(path) as part, part.open("wb") as file:
         writer = WRITERS[path.suffix.lower()](file, width)
         yield writer
@@ -86,26 +134,33 @@ def vector_file(path: Path, width: int) -> Iterator[_Writer]:
 
 
 def check_name(path: Path) -> None:
-    """Refuse a file we could not write before the work starts."""
+    """Refuse a file that cannot be written, before the work starts."""
     if Path(os.path.expanduser(path)).is_dir():
         raise InputError(f"Cannot write {path}: it is a folder.")
-    suffix = path.suffix.lower()
-    if suffix not in WRITERS:
-        hint = did_you_mean(suffix, WRITERS)
-        raise InputError(f"Cannot tell what to write into '{path.name}'.{hint} Use an ending of {', '.join(WRITERS)}.")
+    suffix, known = path.suffix.lower(), (*WRITERS, *TABLE_WRITERS)
+    if suffix not in known:
+        hint = did_you_mean(suffix, known)
+        raise InputError(f"Cannot tell what to write into '{path.name}'.{hint} Use an ending of {', '.join(known)}.")
+    check_table_library(path, suffix)
 
 
 def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
     """One JSON object a text: text, n_tokens, n_windows, vector; of word vectors also n_without_vector."""
+    for text, numbers, vector in zip(texts, _counts(part), part.vectors, strict=True):
+        yield _line({"text": text} | numbers, f'"vector": {_list(vector)}')
+
+
+def _counts(part: Embeddings) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of each text."""
     numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows}
     if part.n_without_vector is not None:
         numbers["n_without_vector"] = part.n_without_vector
-    for row, (text, vector) in enumerate(zip(texts, part.vectors, strict=True)):
-        yield _line({"text": text} | {name: int(of[row]) for name, of in numbers.items()}, f'"vector": {_list(vector)}')
+    for row in range(len(part)):
+        yield {name: int(of[row]) for name, of in numbers.items()}
 
 
 def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[str]:
-    """One JSON object a text: text, n_windows, tokens, each of them token, start, end, vector (null: it has none)."""
+    """One JSON object per text: text, n_windows, and tokens with token, start, end, vector (null if it has none)."""
     for text, found in zip(texts, part, strict=True):
         tokens = (
             _line({"token": token, "start": start, "end": end}, f'"vector": {_list(vector) if has_one else "null"}')
@@ -120,11 +175,11 @@ def _line(fields: Mapping[str, object], last: str) -> str:
     return f"{json.dumps(fields, ensure_ascii=False)[:-1]}, {last}}}"
 
 
-def _list(vector: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> str:
+def _list(vector: _Vector) -> str:
     return f"[{', '.join(_decimals(vector))}]"
 
 
-def _decimals(vector: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> list[str]:
+def _decimals(vector: _Vector) -> list[str]:
     return [f"{value:.9g}" for value in vector.tolist()]
 
 
@@ -136,7 +191,7 @@ _Part = TypeVar("_Part", bound=Sized)
 
 
 @dataclass(frozen=True)
-class _Written:
+class Written:
     """What a file of vectors holds and how long it took."""
 
     out: str
@@ -146,16 +201,50 @@ class _Written:
     width: int
     seconds: float
     n_without_vector: int = 0  # words left out of the means
+    n_empty: int = 0  # rows of a table without a vector
+    renamed: Mapping[str, str] = field(default_factory=dict)  # columns of the input with another name
 
 
-def file_texts(files: Sequence[Path], lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
-    """The texts of files in order; one without a vector is an error that names its line, or is left out."""
-    lines = ((f"{file}, line {number}", text) for file, number, text in stream_placed_texts(files))
+def file_texts(
+    files: Sequence[Path], lacks: Lacks, skip_empty: bool = False, column: str | None = None
+) -> Iterator[str]:
+    """The texts of files in order; one without a vector is an error that names its line, or is left out.
+
+    `column` is that of the texts in tables and JSON lines.
+    """
+    opened = {file: open_rows(file, column) for file in files if column is not None or is_table(file)}
+    for file in files:
+        if file not in opened:
+            check_text_file(file)  # a wrong name is reported before the first text is read
+    lines = (line for file in files for line in (_placed_rows(opened[file]) if file in opened else _placed(file)))
     return _with_vector(lines, lacks, skip_empty)
 
 
+def _placed(file: Path) -> Iterator[tuple[str, str]]:
+    return ((f"{file}, line {number}", text) for file, number, text in stream_placed_texts(file))
+
+
+def _placed_rows(source: Labelled) -> Iterator[tuple[str, str]]:
+    return ((str(row.place), row.examples[0].text if row.examples else "") for row in source.rows())
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is a table by its name: csv, tsv, parquet, Arrow or Excel."""
+    plain = Path(path.stem) if path.suffix.lower() in COMPRESSED else path
+    return plain.suffix.lower() in (*TABLE_ENDINGS, *TABLE_FORMATS)
+
+
+def open_rows(path: Path, column: str | None) -> Labelled:
+    """Open a table or JSON lines; the text is in `column`, or in the column with a usual name."""
+    source = labelled(path, "classify", columns={} if column is None else {"text": column}, needs_labels=False)
+    if "pair" in source.columns:
+        first, second = source.columns["text"], source.columns["pair"]
+        raise InputError(f"{path} has two texts a row, {first!r} and {second!r}. Choose one with --text NAME.")
+    return source
+
+
 def stdin_texts(lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
-    """The lines of standard input, likewise."""
+    """The lines of standard input, as in `file_texts`."""
     return _with_vector(((place, text) for text, place in read_texts(STDIN)), lacks, skip_empty)
 
 
@@ -209,10 +298,10 @@ def embed_to_file(
     normalize: bool | None = None,
     layer: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> _Written:
+) -> Written:
     """Write the vectors of texts as the ending of `out` says (see embed_files.py), whole or not at all.
 
-    `progress` is told after each part how many texts it held.
+    `progress` is called after each part with its number of texts.
     """
     began = time.perf_counter()
     n_texts = n_tokens = n_windows = n_without = 0
@@ -228,4 +317,69 @@ def embed_to_file(
         if not n_texts:
             raise InputError("There is no text to embed: the input is empty.")
     seconds = round(time.perf_counter() - began, 3)
-    return _Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds, n_without)
+    return Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds, n_without)
+
+
+def embed_rows(
+    model: Model,
+    source: Labelled,
+    out: Path,
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    layer: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    skip_empty: bool = False,
+) -> Written:
+    """Write the vectors of the rows of a table, after its columns and with the row number.
+
+    A row without a vector keeps its place, unless `skip_empty`.
+    """
+    began = time.perf_counter()
+    width = model.config.width
+    totals = {"n_texts": 0, "n_tokens": 0, "n_windows": 0, "n_without_vector": 0, "n_empty": 0}
+    waiting: deque[tuple[int, Row, bool]] = deque()  # rows that were read and not written yet
+
+    def texts() -> Iterator[str]:
+        for number, row in enumerate(source.rows(), 1):
+            text = row.examples[0].text if row.examples else ""
+            has_vector = model.lacks(text) is None
+            if has_vector or not skip_empty:
+                waiting.append((number, row, has_vector))
+            if has_vector:
+                yield text
+
+    suffix = out.suffix.lower()
+    check_name(out)
+    with ExitStack() as stack:
+        if suffix == ".npy":
+            matrix = NpyWriter(stack.enter_context(stack.enter_context(replaced_file(out)).open("wb")), width)
+        else:
+            table = _TableVectors(stack.enter_context(table_file(out, suffix)), suffix, width)
+
+        def write(numbers: Mapping[str, Any], vector: _Vector | None) -> None:
+            number, row, _ = waiting.popleft()
+            if suffix == ".npy":
+                matrix.add_vector(np.full(width, np.nan, np.float32) if vector is None else vector)
+            else:
+                table.add_row(row.record or {}, {"row": number, **numbers}, vector)
+            for name, value in numbers.items():
+                totals[name] += value or 0
+            totals["n_texts" if vector is not None else "n_empty"] += 1
+
+        empty = {"n_tokens": None, "n_windows": None}
+        for _, part in embed_parts(model, texts(), pooling, normalize, layer):
+            for numbers, vector in zip(_counts(part), part.vectors, strict=True):
+                while not waiting[0][2]:
+                    write(empty, None)
+                write(numbers, vector)
+            if progress is not None:
+                progress(len(part))
+        while waiting:
+            write(empty, None)
+        if not totals["n_texts"]:
+            raise InputError("There is no text to embed: the input is empty.")
+        if suffix == ".npy":
+            matrix.finish()
+    seconds = round(time.perf_counter() - began, 3)
+    renamed = {} if suffix == ".npy" else table.renamed
+    return Written(str(out), width=width, seconds=seconds, renamed=renamed, **totals)

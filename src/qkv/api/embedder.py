@@ -10,8 +10,10 @@ edge (data/windows.py). Layer 0 are the embeddings; the default is the last laye
 Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,10 +26,25 @@ from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
 
+_SHOWN, _ROWS = 6, 10
+"""Numbers of a vector and rows that a notebook shows."""
+
+
+def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], caption: str) -> str:
+    """Return a table for a notebook; cells are text, never markup."""
+
+    def line(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead>{line(headings, 'th')}</thead><tbody>{body}</tbody></table>"
+    )
+
 
 @dataclass(frozen=True)
 class BlankCandidate:
-    """One proposal for a blank: the vocabulary's spelling, the same as running text, and its probability."""
+    """A candidate for a blank: its token, the same as running text, and its probability."""
 
     token: str
     text: str
@@ -51,7 +68,7 @@ class Blank:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """One vector a text, in the order the texts were given."""
+    """One vector a text, in the order the texts were given. Also an array: `np.asarray(found)`, `found[0]`, `len`."""
 
     vectors: NDArray[np.float32]  # (texts, width)
     n_tokens: NDArray[np.int64]  # (texts,)
@@ -61,6 +78,30 @@ class Embeddings:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False and dtype is not None and np.dtype(dtype) != self.vectors.dtype:
+            raise ValueError(f"vectors of {self.vectors.dtype} become {np.dtype(dtype)} only by a copy")
+        return np.array(self.vectors, dtype=dtype, copy=True) if copy else np.asarray(self.vectors, dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.vectors[key]
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return iter(self.vectors)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.vectors.shape
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the beginning of the vectors."""
+        rows = [
+            (number, tokens, *(f"{value:.3f}" for value in vector[:_SHOWN].tolist()), "…")
+            for number, (tokens, vector) in enumerate(zip(self.n_tokens[:_ROWS].tolist(), self.vectors, strict=False))
+        ]
+        headings = ("", "n_tokens", *map(str, range(min(_SHOWN, self.shape[1]))), "")
+        return html_table(headings, rows, f"{len(self):,} vectors of {self.shape[1]:,} numbers")
+
     def similarity(self) -> NDArray[np.float32]:
         """(texts, texts) cosine of every pair."""
         unit = scale_to_unit(self.vectors)
@@ -69,7 +110,7 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class TokenVectors:
-    """One vector a token of a text; a token stands at text[start:end]."""
+    """One vector for each token of a text; a token is text[start:end]."""
 
     tokens: tuple[str, ...]  # as the vocabulary spells them
     offsets: tuple[tuple[int, int], ...]
@@ -83,7 +124,7 @@ class TokenVectors:
 
 @dataclass(frozen=True)
 class NextSentence:
-    """How likely the second text follows the first (BERT §3.1, task 2)."""
+    """The probability that the second text follows the first (BERT §3.1, task 2)."""
 
     is_next: float
     not_next: float
@@ -118,7 +159,7 @@ def _mean(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
 
 
 def _cls(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
-    """(N, D) → (R, D), what stands at [CLS]."""
+    """(N, D) → (R, D), the vectors of [CLS]."""
     return hidden[batch.first]
 
 
@@ -140,7 +181,7 @@ class Embedder:
     def parts(
         self, texts: Iterable[str], pooling: str | None, normalize: bool | None, tokens_per_batch: int | None
     ) -> Iterator[Embeddings]:
-        """One vector a text; see `Model.embed`."""
+        """One vector per text; see `Model.embed`."""
         pool, budget = self._pooling(pooling), self._budget(tokens_per_batch)
         unit = self.opened.sentence.normalize if normalize is None else normalize
         return self._parts(texts, pool, unit, budget)
@@ -148,11 +189,11 @@ class Embedder:
     def token_parts(
         self, texts: Iterable[str], normalize: bool, tokens_per_batch: int | None
     ) -> Iterator[list[TokenVectors]]:
-        """One vector a token; see `Model.embed_tokens`."""
+        """One vector per token; see `Model.embed_tokens`."""
         return self._token_parts(texts, normalize, self._budget(tokens_per_batch))
 
     def lacks(self, text: str) -> str | None:
-        """Why a text has no vector, to follow its name in a message; None where it has one."""
+        """Why a text has no vector, to follow its name in a message; None if it has one."""
         # a line of nothing but spaces is empty to the person who wrote it, even where spaces are tokens
         if not text.strip() or self.encodes.tokenizer.is_empty(text):
             return "is empty"
@@ -275,7 +316,7 @@ class Embedder:
     def _of_tokens(
         self, ids: list[list[int]], tokens_per_batch: int
     ) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
-        """(T, D) of every text, and (E,) its windows."""
+        """(T, D) of every text, and (E,) the number of its windows."""
         rows = self._rows(ids)
         counts = rows.counts()  # (R,)
         starts = np.cumsum(counts) - counts  # rows keep the order of the texts, and a row's counted tokens theirs
@@ -291,16 +332,16 @@ class Embedder:
 
     def _rows(self, ids: list[list[int]]) -> Rows:
         length, marks = self.encodes.sizes.max_length, self.encodes.tokenizer.marks
-        return Rows(ids, marks.start, marks.end, length, overlap=(length - 2) // 4)
+        return Rows(ids, marks, max_length=length, overlap=(length - 2) // 4)
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:
-    """(M,), whether what stands at these places is neither the [CLS] nor the [SEP] of its row"""
+    """(M,), whether the token at each place is neither the [CLS] nor the [SEP] of its row."""
     return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
 
 
 def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
-    """Of the counted tokens those to keep (M,).
+    """Restrict the counted tokens to those to keep (M,).
 
     >>> counted = torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])
     >>> [part.tolist() for part in keep_counted(counted, torch.tensor([0, 1, 0, 1]))]
@@ -314,18 +355,18 @@ def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
 def _merged(
     found: NDArray[np.float32], rows: Rows, counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """(R, D) vectors of windows → (E, D) of texts, a window weighing as much as the tokens counted in it (R,), and how
-    many these are (E,)."""
+    """(R, D) vectors of windows → (E, D) of texts, weighted by the tokens counted in each window (R,), and the number
+    of these (E,)."""
     if len(rows) == rows.n_examples:
         return found, counts
-    first = np.flatnonzero(rows.cuts.windows == 0)  # rows keep the order of the texts
+    first = np.flatnonzero(rows.windows == 0)  # rows keep the order of the texts
     total = np.add.reduceat(counts, first)
-    weights = counts / total[rows.cuts.examples]  # (R,) exactly 1 for a text of one window
+    weights = counts / total[rows.examples]  # (R,) exactly 1 for a text of one window
     return np.add.reduceat(found * weights[:, None].astype(np.float32), first, axis=0), total
 
 
 def _characters(text: str) -> int:
-    return len(text) if isinstance(text, str) else 0  # what is no text is told when its chunk is looked at
+    return len(text) if isinstance(text, str) else 0  # `check_texts` raises for other types
 
 
 def check_texts(texts: list[str], before: int) -> None:

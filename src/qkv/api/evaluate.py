@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.api.model import load
-from qkv.api.predict import make_record
+from qkv.api.model import load_for
+from qkv.api.predict import make_record, remembered_columns
 from qkv.api.translator import Translator, load_translator
 from qkv.data.labelled.examples import Example
 from qkv.data.labelled.reader import labelled
@@ -29,6 +29,7 @@ from qkv.jobs.translate.data import LOOKED_AT, detect_languages
 from qkv.jobs.translate.training import PairEvaluation, find_untranslatable, translate_pairs
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
+from qkv.models.family import HAS_TASK
 from qkv.search.options import GenerateConfig
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement
@@ -52,17 +53,24 @@ def evaluate_file(
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Figures of `run` on `file`; with `against`, whether the other model is really worse."""
-    model = load(run, device=device, threads=threads)
+    """Figures of `run` on `file`; with `against`, whether the other model is significantly worse."""
+    model = load_for(HAS_TASK, run, device, threads)
     task = model.solver.task
     other = None
     if against is not None:  # before the first is evaluated: that may take long
-        other = load(against, device=device, threads=threads)
+        other = load_for(HAS_TASK, against, device, threads)
         check_comparable(run, task, against, other.solver.task)
     trained = model.record.get("config", {}).get("data", {})
     if separator is None:
         separator = trained.get("separator")  # as in training
-    source = labelled(file, task.name, columns=columns, format=format, separator=separator)
+    source = labelled(
+        file,
+        task.name,
+        columns=columns,
+        format=format,
+        separator=separator,
+        remembered=remembered_columns(model.record),
+    )
     known = trained.get("train_sha256")
     is_training = known is not None and sha256_of(source.path) == known
     examples = Adapted(source, task)
@@ -98,6 +106,7 @@ def evaluate_file(
         "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:_FAULTS]],
         "against": None,
         "is_training_file": is_training,
+        "read_as": source.describe(),
     }
     if other is not None:
         theirs: list[tuple[float, ...]] = []
@@ -117,7 +126,7 @@ def evaluate_file(
 
 @dataclass(frozen=True)
 class Adapted:
-    """Examples in the form that a task expects, from the beginning each time."""
+    """Examples in the form that a task expects; each iteration starts from the beginning."""
 
     source: Iterable[Example]
     task: AnyTask
@@ -127,7 +136,7 @@ class Adapted:
 
 
 def check_comparable(run: str | Path, task: AnyTask, against: str | Path, other: AnyTask) -> None:
-    """Whether two models answer the same kind of question: only then have they a figure in common."""
+    """Refuse to compare models of different tasks, or of text pairs and single texts."""
     names = [(str(run), _in_words(task)), (str(against), _in_words(other))]
     reads = [task.paired, other.paired]
     if names[0][1] == names[1][1] and None not in reads and reads[0] != reads[1]:
@@ -148,7 +157,7 @@ def _in_words(task: AnyTask) -> str:
 
 
 def compare_answers(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, float | None]:
-    """The other model's figure, and the difference from the first one's: the paired bootstrap over examples.
+    """The other model's figure, and the difference by the paired bootstrap over examples.
 
     None where a figure cannot be said, as a correlation with answers that are all alike.
     """
@@ -179,7 +188,8 @@ def evaluate_pairs(
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Figures of `run` on pairs in two files or one. `language` is the target's, where the model does not know it."""
+    """Figures of `run` on sentence pairs in two files or one. `language` is that of the target, if the model has
+    none."""
     if language is not None:
         check_language(language, "language (--language)")
     opened = PairFiles.of(files, columns)
@@ -246,8 +256,8 @@ def _answered(
 def _target(
     run: str | Path, language: str | None, translator: Translator, opened: PairFiles, pairs: Sequence[Pair]
 ) -> str:
-    """What BLEU cuts references by: what the caller says, or the model, or how they look. Of a model that was trained
-    as und nobody said it."""
+    """The target language, which decides BLEU's tokenization: as given, that of the model, or detected. A model trained
+    as `und` has none."""
     what = "language (--language)" if language else f"The target language of {run} (--language gives another)"
     if not language and base_of(translator.target_language):
         language = translator.target_language
@@ -257,7 +267,7 @@ def _target(
 
 
 def _check_comparable(run: str | Path, first: Translator, against: str | Path | None, other: Translator) -> None:
-    """Two models for different languages have no figure in common; what a folder does not say is believed."""
+    """Refuse to compare models of different languages; unknown languages are accepted."""
     for side in ("source_language", "target_language"):
         one, two = getattr(first, side), getattr(other, side)
         if base_of(one) and base_of(two) and base_of(one) != base_of(two):
@@ -268,7 +278,7 @@ def _check_comparable(run: str | Path, first: Translator, against: str | Path | 
 
 
 def _unknown(translator: Translator, pairs: Sequence[Pair]) -> list[list[str]]:
-    """Of every source, what the vocabulary has no token for."""
+    """For every source, the parts that the vocabulary has no token for."""
     languages = translator.languages
     rows = languages.read([pair.source for pair in pairs])
     return [
@@ -283,7 +293,7 @@ def _is_training(translator: Translator, opened: PairFiles) -> bool:
 
 
 def _write(out: Path, pairs: Sequence[Pair], found: PairEvaluation, unknown: Sequence[Sequence[str]]) -> None:
-    """A line a pair, in their order; chrF is the figure that says something of a single sentence."""
+    """Write one line per pair, in order, with chrF, which is meaningful for single sentences."""
     references = [pair.target for pair in pairs]
     by_characters = scores.chrf_of(scores.chrf_counts(found.texts, references))
     rows = zip(pairs, found.texts, found.finished, by_characters.tolist(), unknown, strict=True)
@@ -304,8 +314,8 @@ def _write(out: Path, pairs: Sequence[Pair], found: PairEvaluation, unknown: Seq
 
 
 def _compared(mine: PairEvaluation, theirs: PairEvaluation, references: Sequence[str], language: str) -> dict[str, Any]:
-    """The other's BLEU, and the difference by the paired bootstrap over sentences (Koehn 2004); without sacrebleu, of
-    the share of exact translations."""
+    """The other model's BLEU, and the difference by the paired bootstrap over sentences (Koehn 2004); without
+    sacrebleu, of the share of exact translations."""
     if scores.is_available():
         first, second = (scores.bleu_counts(one.texts, references, language) for one in (mine, theirs))
         value = scores.bleu(theirs.texts, references, language).value

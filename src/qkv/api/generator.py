@@ -1,4 +1,4 @@
-"""Write on from prompts with a trained language model: a GPT's folder, ours or transformers', or a recurrent model's.
+"""Continue prompts with a trained language model: the folder of a GPT, ours or transformers', or of a recurrent model.
 
 A prompt of a model that was trained here is taken as the beginning of a document, and the mark that stands before
 documents is put before it, as in training; a folder by others gets the prompt as it is, as in transformers. Without a
@@ -42,7 +42,7 @@ _TOKENS = 16_384  # of the texts of a batch, prompts and what is written; a cach
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """What was written from a prompt."""
+    """A continuation of a prompt."""
 
     prompt: str
     text: str  # without the prompt, with the space between the two
@@ -77,7 +77,7 @@ class _Prompt:
 
 
 class Generator:
-    """Keeps nothing between calls."""
+    """Keeps no state between calls."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class Generator:
         dtype: str = "float32",
         precision: str = "fp32",
     ) -> None:
-        """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision`: of a GPT on a
-        CPU, in which it writes (nn/cpu/precision.py)."""
+        """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision` is that of a GPT
+        on a CPU (nn/cpu/precision.py)."""
         use_threads(threads)
         if dtype not in DTYPES:
             raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
@@ -112,7 +112,8 @@ class Generator:
         seen: Counter[int] | None = None,
         places: Sequence[str] | None = None,
     ) -> list[list[GeneratedText]]:
-        """The n best texts of every prompt, best first. Without a config: greedy. `seed` takes the place of its own.
+        """The n best continuations of every prompt, best first. Without a config: greedy. `seed` overrides that of the
+        config.
 
         `begins`: whether a prompt is the beginning of a document (None: as the model was trained). `fit`: a max_length
         for which there is no room becomes what there is room for, instead of being refused (None: if there is no
@@ -132,8 +133,7 @@ class Generator:
     def generate_all(
         self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any
     ) -> Iterator[list[GeneratedText]]:
-        """The same for any number of prompts, each with what messages call it. No more is kept than a number a
-        prompt."""
+        """`generate` for any number of prompts, each with its name for messages. Only one number per prompt is kept."""
         first, seen = 0, Counter[int]()
         for chunk in chunks(placed, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
             texts, places = [text for text, _ in chunk], [place for _, place in chunk]
@@ -149,7 +149,8 @@ class Generator:
         begins: bool | None = None,
         fit: bool | None = None,
     ) -> Iterator[str]:
-        """What is written from one prompt, piece by piece, whole characters only: greedy or drawn, not by beams."""
+        """Yield the continuation of one prompt piece by piece, in whole characters; greedy or sampled, without
+        beams."""
         (read,) = self._read([prompt], config, seed, begins=begins, fit=fit)
         config = read.config
         if config.hypotheses > 1:
@@ -178,7 +179,7 @@ class Generator:
             yield piece
 
     def check(self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any) -> int:
-        """Refuse prompts for which there is no room before anything is written; how many there are, where none is."""
+        """Refuse prompts that are too long before anything is generated; return the number of prompts."""
         count = 0
         for chunk in chunks(placed, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
             texts, places = [text for text, _ in chunk], [place for _, place in chunk]
@@ -239,7 +240,7 @@ class Generator:
         return found
 
     def n_unknown(self, prompt: str) -> int:
-        """Tokens of a prompt that stand for what the vocabulary lacks."""
+        """The number of unknown tokens of a prompt."""
         return self._unknown(self.tokenizer.encode_ids([prompt])[0])
 
     def _unknown(self, ids: Sequence[int]) -> int:
@@ -273,7 +274,7 @@ class Generator:
         )
 
     def _batches(self, prompts: Sequence[_Prompt]) -> Iterator[tuple[list[int], list[_Prompt]]]:
-        """Places and prompts: those of like length and the same room together, a bounded number of tokens at a time."""
+        """Indices and prompts, grouped by similar length and equal room, with a bounded number of tokens."""
         order = sorted(range(len(prompts)), key=lambda at: (prompts[at].config.max_length, len(prompts[at].ids)))
         batch: list[int] = []
         for place in order:
@@ -309,7 +310,7 @@ class Generator:
         )
 
     def _shown(self, ids: Sequence[int]) -> Sequence[int]:
-        """A prompt without the mark before it, which is no text."""
+        """A prompt without the special token before it."""
         return ids[1:] if ids[0] == self.begin_id else ids
 
     def _decode(self, ids: Sequence[int]) -> str:
@@ -317,7 +318,7 @@ class Generator:
 
 
 def _number_of(ids: Sequence[int]) -> int:
-    """One that no other prompt has, the same on every machine."""
+    """A number for a prompt, the same on every machine and different from those of other prompts."""
     return int.from_bytes(blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
 
 

@@ -27,7 +27,14 @@ from qkv.api.embedder import (
     check_texts,
     describe_empty_text,
 )
-from qkv.api.predict import is_one_input, make_examples
+from qkv.api.predict import (
+    Predictions,
+    frame_inputs,
+    is_frame,
+    is_one_input,
+    make_examples,
+    remembered_columns,
+)
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
@@ -44,7 +51,7 @@ from qkv.train.run_folder import model_folder
 
 
 def show_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection[int]) -> tuple[Token, ...]:
-    """Each token with the characters that it came from, of the text of its segment.
+    """Each token with the characters that it covers in the text of its segment.
 
     Special is what was added around a text: a [MASK] that somebody wrote, or a word that became [UNK], is text.
     """
@@ -56,8 +63,8 @@ def show_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection[
 
 
 def strip_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
-    """A text as a GPT that no task was put on has seen texts: nothing after it, and the mark before it if that is its
-    own. The marks of tasks mean nothing yet."""
+    """A text for a GPT without a task: without the tokens of tasks, which are untrained; the start token stays if it is
+    the model's own."""
     first = 1 if encoded.ids[0] in tokenizer.added else 0
     kept = slice(first, -1)
     return Encoded(encoded.ids[kept], encoded.segments[kept], encoded.offsets[kept], encoded.tokens[kept])
@@ -93,7 +100,7 @@ class Model:
 
     @property
     def config(self) -> Any:
-        """The sizes of its encoder, as its family writes them."""
+        """The config of its encoder."""
         return self._network.config
 
     @property
@@ -106,17 +113,17 @@ class Model:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """What qkv wrote down when it trained the model; empty for folders of others."""
+        """The record of the training; empty for folders of others."""
         return self._opened.record
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the folder says and qkv does not do, or what is odd about it; empty for most folders."""
+        """Notes about the folder, such as settings that qkv does not support; usually empty."""
         return self._opened.notes
 
     @cached_property
     def name(self) -> str:
-        """What to call it in a message or under a picture: its folder's or its run's name, or owner/name of the hub."""
+        """The name for messages and captions: that of its folder or run, or owner/name of the hub."""
         path = self._opened.path.resolve()
         if path.name == "model" and (path.parent / "config.toml").is_file():
             return path.parent.name
@@ -125,7 +132,7 @@ class Model:
         return path.name
 
     def save(self, folder: str | Path, architecture: str | None = None) -> Path:
-        """Write a Hugging Face folder that transformers and `qkv.load` read, whole or not at all.
+        """Write a Hugging Face folder that transformers and `qkv.load` read, atomically.
 
         Without `architecture` every part of the model is written; with one, exactly the parts of that class.
         """
@@ -133,7 +140,7 @@ class Model:
 
     @torch.inference_mode()
     def fill(self, text: str, k: int = 5) -> list[Blank]:
-        """The k likeliest tokens for every [MASK] in the text, each blank seen together with all the others.
+        """The k most likely tokens for every [MASK] in the text; each blank is predicted with the others masked.
 
         Only the masked positions go through the head. The text must fit the model in one piece: a blank filled from
         part of its context would be another answer.
@@ -172,7 +179,7 @@ class Model:
         tokens_per_batch: int | None = None,
         layer: int | None = None,
     ) -> Embeddings:
-        """One vector a text, in the given order.
+        """One vector per text, in order.
 
         pooling "mean" averages every token of a text, [CLS] and [SEP] included, as sentence-transformers does; "cls"
         takes the vector at [CLS]. None is what the folder says, else the mean; a folder that says something else is an
@@ -209,7 +216,7 @@ class Model:
         tokens_per_batch: int | None = None,
         layer: int | None = None,
     ) -> Iterator[Embeddings]:
-        """`embed` for any number of texts in bounded memory: a part for every few thousand of them, in order."""
+        """`embed` for any number of texts in bounded memory: yields parts of a few thousand texts, in order."""
         return self._embedder(layer).parts(texts, pooling, normalize, tokens_per_batch)
 
     def embed_tokens(
@@ -219,7 +226,7 @@ class Model:
         tokens_per_batch: int | None = None,
         layer: int | None = None,
     ) -> list[TokenVectors]:
-        """One vector a token, of the same layer as in `embed`; [CLS] and [SEP] are left out.
+        """One vector per token, of the same layer as in `embed`, without [CLS] and [SEP].
 
         A long text is read in overlapping windows, and a token's vector is of the one where it lies further from an
         edge.
@@ -241,7 +248,7 @@ class Model:
         return self._embedder(layer).token_parts(texts, normalize, tokens_per_batch)
 
     def lacks(self, text: str) -> str | None:
-        """Why `embed` would refuse a text, as in "is empty"; None where it would not."""
+        """Why `embed` would refuse a text, such as "is empty"; None if it would not."""
         return self._embedder().lacks(text)
 
     def _embedder(self, layer: int | None = None) -> Embedder:
@@ -255,7 +262,7 @@ class Model:
         layers: int | Iterable[int] | None = None,
         heads: int | Iterable[int] | None = None,
     ) -> AttentionMap:
-        """Who looks at whom: the weights of the layers and heads asked for (all, if None), one byte each.
+        """The attention weights of the given layers and heads (all, if None), one byte each.
 
         Layers and heads are counted from 0. Only the layers asked for take the explicit path. A GPT looks to the left.
         """
@@ -287,24 +294,29 @@ class Model:
 
     @torch.inference_mode()
     def next_sentence(self, first: str, second: str) -> NextSentence:
-        """How likely `second` follows `first` in running text (BERT §3.1, task 2)."""
+        """The probability that `second` follows `first` in running text (BERT §3.1, task 2)."""
         judges = self._opened.ability(JUDGES_PAIRS)
         encoded = self._in_one_window(first, second, "Judging a pair")
         self._use_threads()
         is_next, not_next = judges.follows(self._batch(encoded))[0].float().softmax(-1).tolist()
         return NextSentence(is_next, not_next, n_tokens=len(encoded.ids))
 
-    def predict(self, inputs: Any) -> list[Any]:
-        """What the model was fine-tuned to say, one result an input, in order.
+    def predict(self, inputs: Any) -> Predictions:
+        """Return the predictions of a fine-tuned model, one result per input, in order.
 
-        A classifier reads texts, or pairs; a tagger texts; a reader (question, passage); a chooser tables with text,
-        question and choices. One input alone may be given without a list: a tuple of two texts is one pair to a model
-        that reads pairs, and a list is always several inputs. Long texts are read in overlapping windows; every result
-        says n_tokens and n_windows.
+        A classifier reads texts, or pairs; a tagger texts; a model that answers questions (question, passage); one for
+        multiple choice tables with text, question and choices. A single input may be given without a list: a tuple of
+        two texts is one pair for a model of pairs, and a list is always several inputs. Long texts are read in
+        overlapping windows; every result says n_tokens and n_windows.
+
+        A Series of pandas is a list of texts; of a DataFrame the columns are those named in training, or those with
+        usual names ("text", "question", …).
         """
         task = self.solver.task
+        if is_frame(inputs):
+            inputs = frame_inputs(inputs, task.name, remembered_columns(self.record))
         single = is_one_input(inputs, task.example, task.paired)
-        return [result for _, part in self.predict_stream([inputs] if single else inputs) for result in part]
+        return Predictions(result for _, part in self.predict_stream([inputs] if single else inputs) for result in part)
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
@@ -313,7 +325,7 @@ class Model:
     def answer_stream(
         self, examples: Iterable[Example], needs_labels: bool = False
     ) -> Iterator[tuple[list[Any], list[Any]]]:
-        """`predict_stream` for examples as they are, with their labels, as an evaluation needs them."""
+        """`predict_stream` for examples with their labels, as evaluations need them."""
         parts = self.solver.stream(examples, needs_labels)
         while True:
             self._use_threads()  # another model may have been asked since the last part
@@ -323,7 +335,7 @@ class Model:
 
     @cached_property
     def solver(self) -> Solver:
-        """The task it was fine-tuned for; an error that says what to do, where it was not."""
+        """The task that the model was fine-tuned for; an InputError with advice if there is none."""
         return make_solver(self._opened, self._device)
 
     def _hidden(self, batch: Batch, layer: int | None) -> Tensor:
@@ -338,7 +350,7 @@ class Model:
         return Batch.of([encoded.ids], segments=[encoded.segments]).to(self._device)
 
     def _in_one_window(self, text: str, pair: str | None, what: str) -> Encoded:
-        """Encode what must be seen in one piece, or say by how much it is too long."""
+        """Encode a text that must fit one window; if it is too long, the error says by how much."""
         check_texts([text] if pair is None else [text, pair], 0)
         if pair is not None and not self._encodes.sizes.pairs:
             raise InputError(
@@ -377,7 +389,7 @@ def _chosen(what: str, wanted: int | Iterable[int] | None, number: int) -> tuple
 
 
 def _no_mask(text: str, mask: str) -> str:
-    """Say how a blank is written; people arrive with other spellings."""
+    """The message for a text without a blank, which explains how a blank is written."""
     example = (
         f"Write {mask} where the word is missing, for example: 巴黎是{mask}国的首都 / Paris is the {mask} of France."
     )
@@ -411,9 +423,18 @@ def load(
     '法'
     >>> model.embed(["a first text", "a second text"]).similarity()               # doctest: +SKIP
     """
+    return load_for(ENCODES, name, device, threads, dtype)
+
+
+def load_for(
+    wanted: Ability[Any], name: str | Path, device: str = "auto", threads: int | None = None, dtype: str = "float32"
+) -> Model:
+    """`load`, but a folder without the ability `wanted` is refused with a message about it."""
     if threads is not None and threads < 1:
         raise InputError(f"threads must be 1 or more, not {threads}.")
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    return Model(open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place)), place, threads)
+    opened = open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place))
+    opened.ability(wanted)
+    return Model(opened, place, threads)

@@ -109,7 +109,7 @@ class Translator(Translates):
         first: int = 0,
         places: Sequence[str] | None = None,
     ) -> list[Translation]:
-        """Each text with its best translations. `split`: sentence by sentence, for texts of several.
+        """The best translations of each text. `split` translates sentence by sentence.
 
         `segmenter`: of alignments, what Chinese words are; without one each 汉字 is a word.
         `first`: how many texts came before these, by which they are counted and what is drawn by chance differs.
@@ -160,7 +160,7 @@ class Translator(Translates):
         return results
 
     def check(self, texts: Iterable[tuple[str, str]], *, split: bool = False) -> int:
-        """Refuse texts that are too long before any is translated; how many texts there are, where none is.
+        """Refuse texts that are too long before any is translated; return the number of texts.
 
         Each comes with what messages call it, as for `stream_placed`. All are looked at, a few in memory at a time: the
         first that is too long is told in full, and how many others are.
@@ -192,14 +192,14 @@ class Translator(Translates):
         return count
 
     def stream(self, texts: Iterable[str], decoding: GenerateConfig | None = None, **how: Any) -> Iterator[Translation]:
-        """The same for any number of texts, in bounded memory."""
+        """`translate` for any number of texts, in bounded memory."""
         placed = ((text, f"Text {number}") for number, text in enumerate(texts, 1))
         return self.stream_placed(placed, decoding, **how)
 
     def stream_placed(
         self, texts: Iterable[tuple[str, str]], decoding: GenerateConfig | None = None, **how: Any
     ) -> Iterator[Translation]:
-        """The same for texts with what messages are to call them, such as a file and a line."""
+        """`stream` for texts with their names for messages, such as a file and a line."""
         first = 0
         for chunk in chunks(texts, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
             alone, places = [text for text, _ in chunk], [place for _, place in chunk]
@@ -240,15 +240,15 @@ class Translator(Translates):
 def load_translator(
     name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
 ) -> Translator:
-    """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision`: of a Transformer on
-    a CPU, in which it writes (nn/cpu/precision.py)."""
+    """Load a run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision` is that of a
+    Transformer on a CPU (nn/cpu/precision.py)."""
     use_threads(threads)
     opened = open_model(_place(name), Loading(device=device_named(device), precision=precision))
     return Translator(**vars(opened.ability(TRANSLATES)), path=opened.path, notes=opened.notes)
 
 
 def translates(name: str | Path) -> bool:
-    """Whether this is a model that translates, by what its folder says; nothing is loaded."""
+    """Whether a folder holds a translation model; nothing is loaded."""
     place = _place(name)
     return (place / CONFIG).is_file() and TRANSLATES in describe_model(place).abilities
 
@@ -258,7 +258,7 @@ def _place(name: str | Path) -> Path:
 
 
 def _key(number: int, part: int) -> int:
-    """What tells a sentence of a text apart from all others of a stream, whatever the other texts hold."""
+    """A key that is unique for a sentence of a text in a stream."""
     return number + (part << 40)
 
 
@@ -267,7 +267,8 @@ def _sentences(text: str) -> list[tuple[int, int]]:
 
 
 def _join(text: str, spans: Sequence[tuple[int, int]], parts: Sequence[TranslationCandidate]) -> TranslationCandidate:
-    """One translation of several, with the line ends that stood between them, or else a space where words need one."""
+    """The translations of several sentences as one, with the original line ends between them, or a space if words need
+    one."""
     written = ""
     for number, part in enumerate(parts):
         if number:

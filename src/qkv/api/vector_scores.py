@@ -65,7 +65,7 @@ class RatedPairs:
 
 
 def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | RatedPairs]:
-    """The sets of these files, and the known ones of these folders."""
+    """The sets in these files, and the known ones in these folders."""
     found: list[Analogies | RatedPairs] = []
     for place in places:
         path = Path(os.path.expanduser(place))
@@ -87,7 +87,7 @@ def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Rat
 
 
 def read_test(file: Path, name: str) -> Analogies | RatedPairs:
-    """A set of one kind or the other, told apart by its first line."""
+    """A set of either kind, recognised by its first line."""
     rows = [(number, line.strip()) for number, line in numbered_lines(file)]
     rows = [(number, line) for number, line in rows if line and not line.startswith("#")]
     if not rows:
@@ -138,7 +138,7 @@ GRAMMAR = "gram"
 
 @dataclass(frozen=True)
 class Solved:
-    """How many questions there are, how many of them can be asked, and how many were solved."""
+    """The number of questions, of those whose words are known, and of those that were solved."""
 
     name: str
     n_questions: int
@@ -166,7 +166,7 @@ class AnalogyScore:
 
     @property
     def halves(self) -> list[Solved]:
-        """Meaning and grammar apart, where the set has both."""
+        """Semantic and syntactic questions separately, if the set has both."""
         grammar = [section for section in self.sections if section.name.startswith(GRAMMAR)]
         meaning = [section for section in self.sections if section not in grammar]
         return [_together("semantic", meaning), _together("syntactic", grammar)] if grammar and meaning else []
@@ -203,7 +203,7 @@ def score_analogies(
     most: int | None = _MOST,
     progress: Callable[[int], None] | None = None,
 ) -> AnalogyScore:
-    """`progress` is told how many words were scored, of as many as there are candidates."""
+    """`progress` gets the number of words scored, out of all candidates."""
     last = min(len(vectors), most or len(vectors))
     asked: list[tuple[int, ...]] = []
     section_of: list[int] = []
@@ -245,7 +245,7 @@ def score_pairs(vectors: WordVectors, test: RatedPairs) -> PairScore:
 
 
 def as_document(scores: Sequence[AnalogyScore | PairScore]) -> dict[str, list[dict[str, Any]]]:
-    """For a program to read: nan, which JSON does not have, is null."""
+    """The scores as JSON; NaN becomes null."""
     document: dict[str, list[dict[str, Any]]] = {"analogies": [], "similarities": []}
     for score in scores:
         if isinstance(score, AnalogyScore):
@@ -269,7 +269,8 @@ def _known(value: Any) -> Any:
 
 
 def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordVectors:
-    """Word vectors from our own folder, a run's, the hub's (hf:owner/name), or a file of the C tool's or GloVe's form.
+    """Word vectors from a folder of ours, a run, the hub (hf:owner/name), or a file in the format of the C tool or
+    GloVe.
 
     Of a folder, the words are those with a vector; a row of zeros is what training leaves to a word it never met. The
     table of a Bengio model (nnlm) serves too.

@@ -110,11 +110,12 @@ def check_pair_files(
     given: dict[str, list[str]], columns: str | None, model: str | None, named: int, as_json: bool
 ) -> None:
     """Check sentence pairs and print the report; `given` maps train, more, dev, test to files."""
-    from qkv.cli.terminal import fraction, print_json
+    from qkv.cli.terminal import fraction, print_json, say_encodings
     from qkv.data.pairs.check import check_pairs
     from qkv.data.pairs.files import PairFiles
 
     names = () if columns is None else split_two(columns, ",", "--columns")
+    say_encodings(one for files in given.values() for one in files)
     # each file of --more has both sides; two files of another option are one set of pairs
     sets = {part: [[one] for one in files] if part == "more" else [files] for part, files in given.items()}
     if names and all(len(files) == 2 for found in sets.values() for files in found):
@@ -129,6 +130,13 @@ def check_pair_files(
         print_json(report.to_dict())
     else:
         print_pairs(report)
+    _exit(report.has_faults)
+
+
+def _exit(has_faults: bool) -> None:
+    """End with exit code 1 if something is wrong."""
+    if has_faults:
+        raise typer.Exit(1)
 
 
 def _limits(model: str | None) -> "tuple[Languages | None, int]":
@@ -190,7 +198,7 @@ def check(
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="Corpus (.txt, .jsonl) or labelled files (csv, tsv, jsonl, CoNLL, SQuAD …), also .gz, .xz.",
+            help="Corpus (.txt, .jsonl) or labelled files (csv, xlsx, parquet, jsonl, CoNLL, SQuAD …), also .gz, .xz.",
         ),
     ] = None,
     field: Annotated[
@@ -251,10 +259,13 @@ def check(
     different length, duplicate pairs, development and test pairs that are also in the training set, unlikely length
     ratios, and lengths (with --model RUN in tokens).
 
-    Files are not changed; they are read once, in constant memory. The exit code is 0 whatever was found, and 2 if a
-    file is missing or its columns are unknown. --json prints one document: for a corpus files, bytes, documents,
-    sentences, characters, languages, counts, findings (kind, file, line, message), limits, …; for labelled files task,
-    files, examples, labels, characters, tokens, counts, findings, notes, …; for pairs files, pairs, ratio, several, …
+    Files are not changed; they are read once, in constant memory. The exit code is 1 if there are
+    faults, 2 if a file is missing or its columns are unknown, else 0. Repetitions, lengths, and mixed 简 and 繁 or full
+    and half width are remarks, not faults.
+
+    --json prints one document: for a corpus files, bytes, documents, sentences, characters, languages, counts, findings
+    (kind, file, line, message, place), limits, …; for labelled files task, files, examples, labels, characters, tokens,
+    counts, findings, notes, …; for pairs files, pairs, ratio, several, …
     """
     if named < 0:
         raise InputError(f"-n must be 0 or more, not {named}.")
@@ -288,6 +299,7 @@ def check(
             print_json(report.to_dict())
         else:
             _print(report)
+        _exit(report.has_faults)
         return
     _check_labelled(corpus, task, against or [], model, columns, format, separator, named, as_json)
 
@@ -323,6 +335,7 @@ def _check_labelled(
         print_json(report.to_dict())
     else:
         print_labelled(report)
+    _exit(report.has_faults)
 
 
 def _print(report: "CorpusReport") -> None:

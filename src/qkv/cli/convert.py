@@ -80,6 +80,7 @@ def convert(
     from qkv.cli.terminal import say
     from qkv.models.family import LOOKS_UP, Loading
     from qkv.models.folders.hub import locate
+    from qkv.models.folders.own import check_model_target
     from qkv.models.table import describe_model, open_model
     from qkv.train.run_folder import model_folder
 
@@ -95,6 +96,7 @@ def convert(
     if dtype is None and stored not in _DTYPES:
         say(f"note: the weights are stored as {stored} and are written as float32")
         dtype = "float32"
+    check_model_target(target)
     opened = open_model(place, Loading(getattr(torch, dtype or stored)))
     for note in opened.notes:
         say(f"note: {note}")

@@ -16,6 +16,7 @@ from qkv.cli.options import (
     DtypeOption,
     JsonOption,
     ModelOption,
+    TextColumn,
     ThreadsOption,
     check_not_read,
     choose_device,
@@ -25,7 +26,7 @@ from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from qkv.api.embed_files import Lacks
+    from qkv.api.embed_files import Lacks, Written
     from qkv.api.embedder import Embeddings
     from qkv.api.model import Model
 
@@ -104,11 +105,18 @@ def embed_texts(
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="File with one text per line: .txt .jsonl, also .gz .xz; repeatable."
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Texts, one per line (.txt .jsonl, also .gz .xz), or a table (csv tsv xlsx parquet); repeatable.",
         ),
     ] = None,
+    text: TextColumn = None,
     model: ModelOption = DEFAULT_MODEL,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .npy, .jsonl or .tsv.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write .npy, .jsonl, .tsv, .csv, .parquet or .xlsx."),
+    ] = None,
     pooling: Annotated[
         str | None,
         typer.Option(
@@ -146,14 +154,18 @@ def embed_texts(
     qkv embed "A cat sits." "Stocks fell." "一只猫"
     qkv embed --file texts.txt --out vectors.npy
     qkv embed --file texts.jsonl.gz --json --model FOLDER > vectors.jsonl
+    qkv embed --file reviews.csv --text Review --out vectors.parquet
     qkv embed --tokens --layer 2 --model ELMO "He got bit by Python" "Python is my favorite programming language"
 
     Models without a task head also work: word2vec or nnlm (mean of the words that have a vector), rnnlm, ELMo (mean of
     the tokens, layers in equal shares).
 
+    Rows of a table keep their columns and order in --out, with their number in the column row; rows without a text
+    stay, without a vector (.npy: NaN), unless --skip-empty.
+
     --json prints one line per text: text, n_tokens, n_windows, vector (for word vectors also n_without_vector); with
     --tokens: text, n_windows, tokens (token, start, end, vector). With --out, one document: out, n_texts, n_tokens,
-    n_windows, width, seconds, n_without_vector.
+    n_windows, width, seconds, n_without_vector, n_empty, renamed.
     """
     from qkv.api.embed_files import check_name
 
@@ -164,13 +176,22 @@ def embed_texts(
     check_not_read(out, file or [])
     if skip_empty and texts and texts != ["-"]:
         raise InputError("--skip-empty is for files and standard input: leave it out, or leave out the empty texts.")
+    if text is not None and not file:
+        raise InputError("--text names a column of a file: give the file with --file.")
     if tokens:
         check_tokens(out, pooling)
     loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
     how = (pooling, normalize, layer)
     # a text without a known word has no mean, but its tokens can be listed without vectors
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks
-    number, stream = _open_texts(texts or [], file or [], lacks, skip_empty)
+    if file:
+        from qkv.cli.terminal import say_encodings
+
+        say_encodings(file)
+        if out is not None and len(file) == 1 and _has_rows(file[0], text, out):
+            _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json)
+            return
+    number, stream = _open_texts(texts or [], file or [], lacks, skip_empty, text)
     if tokens:
         embed_tokens(loaded, stream, bool(normalize), layer, as_json)
     elif out is not None:
@@ -182,14 +203,15 @@ def embed_texts(
 
 
 def _open_texts(
-    texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool
+    texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool, column: str | None
 ) -> tuple[int | None, Iterator[str]]:
     """Return the number of texts, if known, and the texts."""
     from qkv.api.embed_files import file_texts, stdin_texts
 
     if files:
         # read to the end first, so that an error in the last line is found before the work
-        return sum(1 for _ in file_texts(files, lacks, skip_empty)), file_texts(files, lacks, skip_empty)
+        number = sum(1 for _ in file_texts(files, lacks, skip_empty, column))
+        return number, file_texts(files, lacks, skip_empty, column)
     if texts == ["-"]:
         return None, stdin_texts(lacks, skip_empty)
     return len(texts), iter(texts)
@@ -204,10 +226,37 @@ def _to_file(
     as_json: bool,
 ) -> None:
     from qkv.api.embed_files import embed_to_file
-    from qkv.cli.terminal import print_json, progress, say
+    from qkv.cli.terminal import progress
 
     with progress("embed", number) as advance:
         done = embed_to_file(model, texts, out, *how, advance)
+    _report(done, out, as_json)
+
+
+def _has_rows(file: Path, column: str | None, out: Path) -> bool:
+    """Whether the columns of a file are written next to the vectors."""
+    from qkv.api.embed_files import is_table
+    from qkv.api.table_files import TABLES
+
+    is_json = ".jsonl" in file.name.lower()
+    return is_table(file) or (is_json and (column is not None or out.suffix.lower() in TABLES))
+
+
+def _rows_to_file(
+    model: "Model", file: Path, column: str | None, out: Path, how: How, skip_empty: bool, as_json: bool
+) -> None:
+    from qkv.api.embed_files import embed_rows, open_rows
+    from qkv.cli.terminal import progress
+
+    source = open_rows(file, column)
+    with progress("embed", None) as advance:
+        done = embed_rows(model, source, out, *how, advance, skip_empty)
+    _report(done, out, as_json)
+
+
+def _report(done: "Written", out: Path, as_json: bool) -> None:
+    from qkv.cli.terminal import print_json, say
+
     if as_json:
         print_json(asdict(done))
         return
@@ -216,6 +265,10 @@ def _to_file(
     say(f"{out}: {done.n_texts:,} texts{windows}, {done.width} numbers each, {speed}")
     if done.n_without_vector:
         say(f"{done.n_without_vector:,} of {done.n_tokens:,} words have no vector and are not in the means")
+    if done.n_empty:
+        say(f"rows without a text, which have no vector: {done.n_empty:,}")
+    if done.renamed:
+        say("columns of the input: " + ", ".join(f"{old!r} is now {new!r}" for old, new in done.renamed.items()))
 
 
 def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:

@@ -234,7 +234,7 @@ def _translates(run: str) -> bool:
 
 
 def _remarks(found: dict[str, Any]) -> list[str]:
-    lines = []
+    lines = [f"\n{Path(found['file']).name}: {found['read_as']}"]
     if found["is_training_file"]:
         lines.append("\nnote: the model was trained on this file, so the scores are too high")
     if found["windowed"]:

@@ -76,6 +76,9 @@ def finetune(
     choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out rows that cannot be used, such as one without a label.")
+    ] = False,
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     settings: SetOption = None,
@@ -140,6 +143,7 @@ def finetune(
         "data.columns.context": context,
         "data.columns.answer": answer,
         "data.columns.choices": choices,
+        "data.skip_bad": skip_bad or None,
         "seeds": seeds,
         "epochs": epochs,
         "train.minutes": minutes,

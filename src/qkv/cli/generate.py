@@ -226,8 +226,11 @@ def _open_prompts(texts: list[str], file: str | None) -> Iterator[tuple[str, str
     if file is None:
         yield from ((text, f"Prompt {number}") for number, text in enumerate(texts or [""], 1))
         return
-    from qkv.data.readers import read_texts
+    from qkv.cli.terminal import say_encodings
+    from qkv.data.readers import STDIN, read_texts
 
+    if file != STDIN:
+        say_encodings([file])
     for text, place in read_texts(file, "prompt", "text"):
         if not text:
             raise InputError(f"{place} is empty: every line is a prompt. Remove the line, or write something.")

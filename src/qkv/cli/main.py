@@ -3,6 +3,7 @@
 Help is plain text and imports neither rich nor torch, so that it is fast.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -138,8 +139,10 @@ def build_command() -> typer.Typer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 2 bad input, 130 interrupted."""
+    """Run the command line; return its exit code: 0 done, 1 findings of `qkv check`, 2 bad input, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:
+        return _fail("Standard output is closed, so results cannot be printed. Send it to a file, or to /dev/null.")
     for stream in (sys.stdout, sys.stderr):
         _settle_encoding(stream)
     try:
@@ -151,14 +154,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # the reader of the pipe has closed it; flushing the buffer at exit must not fail
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader of the pipe has closed it
         return 1
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        _discard_output()
+        return _fail(f"Standard output cannot be written: {error.strerror}. Nothing more was printed.")
     except Exception as error:
         message = _usage(error)
         if message is None:
             raise
         return _fail(message)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
+"""Errors of a standard output that takes no more; errors of files are reported where they are written."""
+
+
+def _discard_output() -> None:
+    """Send what is left in the buffer nowhere, so that flushing it at exit does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _settle_encoding(stream: Any) -> None:

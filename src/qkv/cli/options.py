@@ -115,7 +115,10 @@ ContextColumn = Annotated[str | None, _column("context", "the passage")]
 AnswerColumn = Annotated[str | None, _column("answer", "the answer")]
 ChoicesColumn = Annotated[str | None, _column("choices", "the choices")]
 FormatOption = Annotated[
-    str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll, squad …; detected by default.")
+    str | None,
+    typer.Option(
+        "--format", metavar="NAME", help="csv, tsv, xlsx, parquet, jsonl, conll, squad …; detected by default."
+    ),
 ]
 SeparatorOption = Annotated[
     str | None, typer.Option("--separator", metavar="TEXT", help="Separator of several labels in one cell.")
@@ -154,9 +157,7 @@ def locate_recipe(name: Path | None) -> Path | None:
 
 RecipeOption = Annotated[
     Path | None,
-    typer.Option(
-        "--recipe", metavar="NAME|FILE", help="Recipe of the package, or a TOML file.", callback=locate_recipe
-    ),
+    typer.Option("--recipe", metavar="RECIPE", help="Recipe of the package, or a TOML file.", callback=locate_recipe),
 ]
 TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help=_DEVICES)]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]

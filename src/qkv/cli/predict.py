@@ -1,7 +1,7 @@
 """`qkv predict`: predict with a fine-tuned model, for a few texts or millions."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,13 +19,15 @@ from qkv.cli.options import (
 )
 from qkv.errors import InputError
 
-_WRITTEN = {".jsonl": "JSON lines", ".csv": "a table", ".tsv": "a table"}
+if TYPE_CHECKING:
+    from qkv.api.predict import ResultWriter
 
 
 def predict(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Fine-tuning run, or folder of a fine-tuned model.")],
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT|FILE", help="Texts, a file, or - for standard input.")
+        list[str] | None,
+        typer.Argument(metavar="TEXT|FILE", help="Texts, a file, a folder of documents, or - for standard input."),
     ] = None,
     question: Annotated[
         str | None, typer.Option("--question", "-q", metavar="TEXT", help="answer and choice: the question.")
@@ -36,7 +38,12 @@ def predict(
     choices: Annotated[
         list[str] | None, typer.Option("--choice", metavar="TEXT", help="choice: a candidate answer; repeatable.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .jsonl, .csv or .tsv.")] = None,
+    document: Annotated[
+        bool, typer.Option("--document", help="Each file is one text, however many lines it has.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .jsonl, .csv, .tsv, .parquet or .xlsx.")
+    ] = None,
     text: TextColumn = None,
     pair: PairColumn = None,
     format: FormatOption = None,
@@ -51,19 +58,31 @@ def predict(
     qkv predict run messages.txt --out answers.csv
     cat messages.txt | qkv predict run - --json
     qkv predict reader "雨是从云中落下的水滴。" -q "雨从哪里落下？"
+    qkv predict reader contract.txt --document -q "Who signs?"
+    qkv predict run documents/ --out answers.csv
 
-    A file has one text per line (.txt), or is csv, tsv, jsonl, SQuAD …; results stream in the order of the file, in
-    constant memory. --json prints one line of JSON per text. Texts above the maximum length are split into windows.
+    A file has one text per line (.txt), or is csv, tsv, xlsx, parquet, jsonl, SQuAD …; results stream in the order of
+    the file, in constant memory. With --document, and for a folder of .txt files, each file is one text. --json prints
+    one line of JSON per text. Texts above the maximum length are split into windows.
+
+    --out keeps the columns of a table (the fields of JSON lines) and adds label, probability, p_LABEL for each label,
+    row and line; rows without a text stay, without a result. Columns are those named in training, if the file has
+    them; --text and --pair name others.
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv predict RUN "a text"; or - to read standard input.')
     check_not_read(out, inputs)
-    suffix = suffix_of(out, _WRITTEN) if out is not None else None
-    from qkv.api.model import load
-    from qkv.api.predict import ResultWriter, make_record, open_inputs
-    from qkv.cli.terminal import ResultPrinter, print_json, progress, say
+    from qkv.api.table_files import TABLES, check_table_library
 
-    model = load(run, device=choose_device(device), threads=threads)
+    suffix = suffix_of(out, TABLES) if out is not None else None
+    if out is not None and suffix is not None:
+        check_table_library(out, suffix)
+    from qkv.api.model import load_for
+    from qkv.api.predict import ResultWriter, make_record, open_inputs, remembered_columns
+    from qkv.cli.terminal import ResultPrinter, print_json, progress, say
+    from qkv.models.family import HAS_TASK
+
+    model = load_for(HAS_TASK, run, choose_device(device), threads)
     columns = drop_missing(text=text, pair=pair)
     source = open_inputs(
         model.solver.task,
@@ -74,17 +93,21 @@ def predict(
         choices=choices or (),
         columns=columns,
         format=format,
+        document=document,
+        remembered=remembered_columns(model.record),
     )
+    if source.note:
+        say(f"{inputs[0]}: {source.note}")
     if out is not None:
         assert suffix is not None
         with (
             progress("texts", None) as advance,
-            ResultWriter(out, suffix, model.solver.task.paired is not False) as written,
+            ResultWriter(out, suffix, model.solver.task.paired is not False, model.labels, source) as written,
         ):
             for examples, results in model.answer_stream(source):
                 written.add(examples, results)
                 advance(len(results))
-        say(f"{out}: {written.count:,} results")
+        say(f"{out}: {written.count:,} results" + _describe_rows(written))
     else:
         printed = ResultPrinter()
         for examples, results in model.answer_stream(source):
@@ -93,9 +116,19 @@ def predict(
                     print_json(make_record(example, result))
                 else:
                     printed.show(example, result)
+    if out is not None and source.has_records:
+        return  # the rows are in the file, without a result
     left_out = [fault for fault in source.faults if fault.action == "dropped"]
     for fault in left_out[:20]:
         place = fault.place if fault.place.file else f"text {fault.place.line}"  # typed texts have a number, no file
         say(f"left out: {place}: {fault.message}")
     if len(left_out) > 20:
         say(f"… and {len(left_out) - 20:,} more were left out")
+
+
+def _describe_rows(written: "ResultWriter") -> str:
+    """Say what differs from the input: rows without a result, columns with another name."""
+    rows = f"; rows without a text, which have no result: {written.empty:,}" if written.empty else ""
+    renamed = [f"{old!r} is now {new!r}" for old, new in written.renamed.items()]
+    more = f" and {len(renamed) - 3} more" if len(renamed) > 3 else ""
+    return f"{rows}; columns of the input: {', '.join(renamed[:3])}{more}" if renamed else rows

@@ -52,11 +52,12 @@ def prepare_corpus(
 
     FOLDER/sample.txt shows a sample of the tokens. --json prints the manifest.
     """
-    from qkv.cli.terminal import fraction, print_json, say
+    from qkv.cli.terminal import fraction, print_json, say, say_encodings
     from qkv.data.corpus.prepare import prepare_corpus as prepared
 
     began = time.monotonic()
     cutter = load_tokenizer(tokenizer)
+    say_encodings(corpus)
     with fraction("preparing") as moved:
         manifest = prepared(
             corpus,

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
@@ -33,6 +34,15 @@ def console(error: bool = False) -> Console:
 def say(message: str) -> None:
     """Print a message to standard error."""
     typer.echo(message, err=True)
+
+
+def say_encodings(files: Iterable[str | Path]) -> None:
+    """Say which files are not UTF-8 and how they are read."""
+    from qkv.data.readers import encoding_note
+
+    for file in files:
+        if note := encoding_note(file):
+            say(f"{file}: {note}")
 
 
 def print_json(document: Any) -> None:
@@ -73,6 +83,8 @@ class _Finding(Protocol):
     def line(self) -> int: ...
     @property
     def message(self) -> str: ...
+    @property
+    def place(self) -> str: ...
 
 
 def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kinds: Mapping[str, str]) -> None:
@@ -82,6 +94,8 @@ def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kind
         found = [finding for finding in findings if finding.kind == kind]
         for finding in found:
             place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+            if finding.place and finding.place != f"line {finding.line}":
+                place = f"{finding.file}, {finding.place}"
             typer.echo(f"  {place}: {finding.message}")
         if len(found) < count:
             typer.echo(f"  … and {count - len(found):,} more")
@@ -273,6 +287,8 @@ class ResultPrinter:
 
     def show(self, example: "Example", result: Any) -> None:
         line = Text()
+        if example.place.file and not example.place.line:  # a document
+            line.append(f"{example.place.file}\n", style="dim")
         for text, style, label, share in result.shown(example):
             line.append(text, style=f"{style} {self._colour(label) if label else ''}".strip())
             if share is not None:

@@ -64,7 +64,7 @@ def train_tokenizer(
 
     --json prints one document: path, kind, segmenter, size, n_texts, seconds.
     """
-    from qkv.cli.terminal import print_json, progress
+    from qkv.cli.terminal import print_json, progress, say_encodings
     from qkv.data.readers import stream_texts
     from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
     from qkv.text.vocabulary import check_kind
@@ -72,6 +72,7 @@ def train_tokenizer(
     check_kind(kind, segmenter)
     check_tokenizer_folder(out, overwrite)
     began, read = time.perf_counter(), 0
+    say_encodings(files)
     with progress("read", None) as advance:
 
         def seen(number: int) -> None:

@@ -180,6 +180,10 @@ def train_translate(
             raise InputError(_NOTHING)
         if example is not None and {"bitext.train", "bitext.dev", "bitext.test", "bitext.more"} & set(flags):
             raise InputError("--example brings its own pairs: leave out --pairs, --dev, --test and --more.")
+        from qkv.cli.terminal import say_encodings
+
+        parts = [flags.get(f"bitext.{part}") or () for part in ("train", "dev", "test", "more")]
+        say_encodings(file for files in parts for file in ([files] if isinstance(files, str) else files))
         finished = _begin(example, model, out, recipe, flags, settings or [], overwrite)
     run = finished.run
     left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the report"
@@ -461,6 +465,9 @@ def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
 
         yield from read_texts("-")
     elif file is not None:
+        from qkv.cli.terminal import say_encodings
+
+        say_encodings([file])
         yield from _of_file(file)
     else:
         for number, text in enumerate(inputs, 1):

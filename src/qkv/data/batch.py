@@ -31,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from qkv.data.ranges import ranges as ranges
 from qkv.errors import InputError
 
 IGNORE = -100
@@ -254,23 +255,6 @@ def _places(packing: Packing) -> Tensor:
     return torch.arange(total, device=offsets.device) - offsets[row] + row * packing.longest
 
 
-def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the concatenated indices of all ranges: starts[0], starts[0] + 1, …, starts[1], …
-
-    >>> ranges(np.array([10, 20, 30]), np.array([2, 0, 3])).tolist()
-    [10, 11, 30, 31, 32]
-    """
-    starts, lengths = starts[lengths > 0], lengths[lengths > 0]
-    ends = np.cumsum(lengths)
-    if not len(ends):
-        return np.zeros(0, np.int64)
-    # a cumulative sum: 1 inside a range, a jump at its beginning (np.repeat would hold the interpreter lock)
-    steps = np.ones(int(ends[-1]), np.int64)
-    steps[0] = starts[0]
-    steps[ends[:-1]] = starts[1:] - starts[:-1] - lengths[:-1] + 1
-    return np.cumsum(steps, out=steps)
-
-
 _KEPT = 2  # batches of two epochs are built at the same time when an epoch ends
 
 
@@ -329,7 +313,16 @@ def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> li
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(-sizes, kind="stable")
-    reach = np.cumsum(sizes[order])  # (R,) tokens up to and including this row
+    return cut_batches(order, sizes[order], tokens_per_batch)
+
+
+def cut_batches(order: Integers, weights: Integers, tokens_per_batch: int) -> list[Integers]:
+    """Split rows in this order into batches of as many as fit the budget, at least one.
+
+    >>> [batch.tolist() for batch in cut_batches(np.array([3, 0, 1, 2]), np.array([2, 3, 4, 9]), 6)]
+    [[3, 0], [1], [2]]
+    """
+    reach = np.cumsum(weights)  # (R,) tokens up to and including this row
     batches, begin, before = [], 0, 0
     while begin < len(order):
         end = max(int(np.searchsorted(reach, before + tokens_per_batch, side="right")), begin + 1)

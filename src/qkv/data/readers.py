@@ -2,6 +2,9 @@
 
 One line is in memory at a time. An unreadable line is an error that names file, line, byte and a fix; nothing is
 skipped or replaced silently.
+
+Files are UTF-8. A file that is plainly in GB18030 (GBK), Windows-1252 or UTF-16 is converted while it is read
+(`detect_encoding`, `open_bytes`), and the caller says so with `encoding_note`.
 """
 
 import gzip
@@ -11,10 +14,13 @@ import lzma
 import os
 import re
 import sys
+import unicodedata
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from qkv.errors import InputError, did_you_mean, reading
 
@@ -27,7 +33,11 @@ BOM = "\ufeff"
 STDIN = "-"
 """Argument of commands for standard input, in place of a text or file."""
 # Nearly every Chinese line, simplified or traditional, contains some of these: used to detect the encoding.
-COMMON = set("的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年，。这個們為說時來國與")
+COMMON = set(
+    "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年，。！？、：；“”（）这個們為說時來國與"
+    "要就会可以对生能过得去之学下发都好还没自然里面后心多开方看天成只事行用情想那小么经起意给很太最什吗吧啊"
+    "快慢差评坏请问何本物文标签内容正负类别书店"
+)
 
 
 def stream_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[str]:
@@ -50,7 +60,7 @@ def numbered_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
 
     U+2028 and similar characters do not end a line. Files with .gz or .xz are decompressed.
     """
-    return _lines(_check_file(path))
+    return _lines(check_file(path))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -85,9 +95,14 @@ def read_texts(source: AnyPath, *fields: str) -> Iterator[tuple[str, str]]:
             yield field_of(line, place, *fields), place
 
 
+def read_whole(path: AnyPath) -> str:
+    """Read a file as one text, without trailing line ends."""
+    return "\n".join(line for _, line in numbered_lines(path)).rstrip("\n")
+
+
 def read_stdin_lines() -> Iterator[tuple[int, str]]:
     """Yield numbered lines of standard input as they arrive."""
-    for number, raw in enumerate(sys.stdin.buffer, 1):
+    for number, raw in enumerate(_open_stdin(), 1):
         try:
             line = _line(raw, number)
         except UnicodeDecodeError as error:
@@ -98,9 +113,19 @@ def read_stdin_lines() -> Iterator[tuple[int, str]]:
 def read_stdin() -> str:
     """Read all of standard input as one text, without trailing line ends and byte order mark."""
     try:
-        return sys.stdin.buffer.read().decode("utf-8").removeprefix(BOM).rstrip("\r\n")
+        return b"".join(_open_stdin()).decode("utf-8").removeprefix(BOM).rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise InputError(f"Standard input is not UTF-8: byte {error.start} cannot be read.") from error
+
+
+def _open_stdin() -> Iterator[bytes]:
+    """Yield the lines of standard input."""
+    if sys.stdin is None:  # closed by the caller: qkv … <&-
+        raise InputError("Standard input is closed, so there is nothing to read. Give a text or a file instead of -.")
+    try:
+        yield from sys.stdin.buffer
+    except OSError as error:
+        raise InputError(f"Standard input cannot be read: {error.strerror}.") from error
 
 
 def _line(raw: bytes, number: int) -> str:
@@ -119,13 +144,200 @@ def unreadable_error(path: Path, number: int, error: Exception) -> InputError:
 
 
 def open_bytes(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
-    """Open a file for reading, decompressed. `packed` is the open compressed file, if the caller needs its position."""
+    """Open a text file as UTF-8, decompressed and converted. `packed` is the open file, if its position is needed."""
+    encoding = detect_encoding(path)
+    stream = _open_unpacked(path, packed)
+    if encoding == UTF_8:
+        return stream
+    return io.BufferedReader(_Converted(path, stream, encoding), 1 << 17)
+
+
+def _open_unpacked(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
     source = path if packed is None else packed
     if path.suffix.lower() == ".gz":
         return io.BufferedReader(cast(io.RawIOBase, gzip.open(source, "rb")), 1 << 17)
     if path.suffix.lower() == ".xz":
         return io.BufferedReader(cast(io.RawIOBase, lzma.open(source, "rb")), 1 << 17)
     return open(path, "rb") if packed is None else packed
+
+
+class _Converted(io.RawIOBase):
+    """A stream in another encoding, read as UTF-8. Seeking backwards reads from the beginning again."""
+
+    def __init__(self, path: Path, stream: BinaryIO, encoding: str) -> None:
+        self._path, self._stream, self._encoding = path, stream, encoding
+        self._restart()
+
+    def _restart(self) -> None:
+        self._stream.seek(0)
+        self._decoder = getincrementaldecoder(self._encoding)()
+        self._ready, self._place, self._lines = b"", 0, 1
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        assert whence == os.SEEK_SET, "only absolute positions are used"
+        if offset < self._place:
+            self._restart()
+        while self._place < offset and self.read(min(offset - self._place, 1 << 17)):
+            pass
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        target = memoryview(buffer).cast("B")
+        while not self._ready:
+            data = self._stream.read(1 << 17)
+            try:
+                text = self._decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                line = self._lines + error.object[: error.start].count(b"\n")
+                raise InputError(
+                    f"{self._path}, line {line} is not {ENCODINGS[self._encoding]}, as the beginning of the file is: "
+                    "it is damaged, or mixes encodings."
+                ) from None
+            self._lines += text.count("\n")
+            self._ready = text.encode("utf-8", "surrogatepass")
+            if not data:
+                break
+        count = min(len(target), len(self._ready))
+        target[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        self._place += count
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+# --- Detection of the encoding.
+
+UTF_8 = "utf-8"
+ENCODINGS = {
+    UTF_8: "UTF-8",
+    "gb18030": "GB18030",
+    "cp1252": "Windows-1252",
+    "utf-16": "UTF-16",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+}
+"""Codecs that `detect_encoding` returns, and their names for people."""
+_SAMPLE = 1 << 18  # bytes
+_FEWEST_NULS = 4  # in UTF-16 without a byte order mark
+_control = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
+# letters of Western European languages and typographic signs. Others (š, ý, þ, ³ …) stand where Czech, Turkish, Polish
+# and other encodings have frequent letters, so a text with many of them is not plainly Windows-1252.
+_WESTERN = set("àâäáãåæçèéêëìíîïñòóôöõøœùúûüßÀÂÄÁÃÅÆÇÈÉÊËÍÎÑÓÔÖØŒÙÚÛÜ‘’“”„–—…•€£«»°·´¿¡§©®™ºª½×±\xa0")
+
+
+def detect_encoding(path: Path) -> str:
+    """Return the encoding of a text file, a key of ENCODINGS; UTF-8 unless it is plainly another one.
+
+    Looks at the first part of the file that is not ASCII. A file that fits none is left to the reader, which raises
+    with line and byte.
+    """
+    try:
+        found = path.stat()
+        return _detect_encoding(path, found.st_mtime_ns, found.st_size)
+    except UNREADABLE:
+        return UTF_8  # the reader raises
+
+
+@lru_cache(maxsize=256)
+def _detect_encoding(path: Path, time: int, size: int) -> str:
+    with _open_unpacked(path) as stream:
+        first = True
+        while sample := stream.read(_SAMPLE):
+            if first and (sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample):
+                return _detect_utf16(sample) or UTF_8
+            if not sample.isascii():
+                return _detect_without_nul(sample)
+            first = False
+    return UTF_8
+
+
+def encoding_note(path: AnyPath) -> str:
+    """Return "read as GB18030", or "" for UTF-8."""
+    encoding = detect_encoding(Path(os.path.expanduser(path)))
+    return "" if encoding == UTF_8 else f"read as {ENCODINGS[encoding]}"
+
+
+def _decoded(sample: bytes, encoding: str) -> str | None:
+    """Decode a sample whose last character may be truncated; None if it is not in this encoding."""
+    try:
+        return getincrementaldecoder(encoding)().decode(sample)
+    except UnicodeDecodeError:
+        return None
+
+
+def _detect_utf16(sample: bytes) -> str | None:
+    if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16" if _looks_like_utf16(sample, "utf-16") else None
+    if sample.count(0) < _FEWEST_NULS:  # line ends, spaces and Latin letters each have one
+        return None
+    found = {encoding: _looks_like_utf16(sample, encoding) for encoding in ("utf-16-le", "utf-16-be")}
+    best = max(found, key=found.__getitem__)
+    return best if found[best] else None
+
+
+def _looks_like_utf16(sample: bytes, encoding: str) -> float:
+    """Return the share of ASCII and of frequent 汉字; 0 if it is too small, or if other characters are unlikely."""
+    text = _decoded(sample, encoding)
+    if not text or _control.search(text):
+        return 0.0
+    known = sum(unicodedata.category(character) not in ("Cn", "Co") for character in text) / len(text)
+    usual = sum(character.isascii() or character in COMMON for character in text) / len(text)
+    return usual if known >= 0.99 and usual >= 0.05 else 0.0
+
+
+def _detect_without_nul(sample: bytes) -> str:
+    if _decoded(sample, UTF_8) is not None:
+        return UTF_8
+    lines = [line for line in sample.split(b"\n") if not line.isascii()]
+    if sum(_decoded(line, UTF_8) is not None for line in lines) > 0.05 * len(lines):
+        return UTF_8  # some lines are UTF-8: the file mixes encodings, or is damaged
+    return next((one for one in ("gb18030", "cp1252") if _PLAINLY[one](sample)), UTF_8)
+
+
+def _is_gb18030(sample: bytes) -> bool:
+    """Whether nearly all characters are in GB 2312, many of them are the most frequent ones, and few are kana.
+
+    Korean and Japanese encodings share the bytes of GB 2312, but not the frequent characters.
+    """
+    text = _decoded(sample, "gb18030")
+    if text is None or _control.search(text):
+        return False
+    characters = [character for character in text if not character.isascii()]
+    usual = len("".join(characters).encode("gb2312", "ignore")) / 2
+    kana = sum("\u3040" <= character <= "\u30ff" for character in characters)
+    common = sum(character in COMMON for character in characters)
+    n = len(characters)
+    return n >= 2 and usual >= 0.9 * n and kana <= 0.05 * n and common >= 0.1 * n
+
+
+def _is_cp1252(sample: bytes) -> bool:
+    """Whether few characters are not ASCII, and nearly all of those are usual in Western European languages."""
+    text = _decoded(sample, "cp1252")
+    if text is None or _control.search(text):
+        return False
+    others = [character for character in text if not character.isascii()]
+    letters = sum(character.isalpha() for character in text)
+    if len(others) < 3 or ("õ" in text and "ã" not in text):  # a stray byte; Hungarian ő
+        return False
+    return (
+        sum(character in _WESTERN for character in others) >= 0.95 * len(others)
+        and sum(character.isalpha() for character in others) <= 0.4 * letters
+    )
+
+
+_PLAINLY = {"gb18030": _is_gb18030, "cp1252": _is_cp1252}
 
 
 def _texts(path: Path, kind: str, field: str) -> Iterator[tuple[int, str]]:
@@ -169,7 +381,7 @@ def _name(value: object) -> str:
 
 def check_text_file(path: AnyPath) -> tuple[Path, str]:
     """Check a path; return it and its kind, .txt or .jsonl."""
-    path = _check_file(path)
+    path = check_file(path)
     kind = _kind(path)
     if kind.lower() not in _KINDS:
         raise InputError(f"{path}: {kind or 'a name without suffix'} is not supported; use one of {SUPPORTED}.")
@@ -181,7 +393,8 @@ def _kind(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
 
 
-def _check_file(path: AnyPath) -> Path:
+def check_file(path: AnyPath) -> Path:
+    """Return the path of a file that exists, with ~ expanded."""
     path = Path(os.path.expanduser(path))
     with reading(path):
         if path.is_dir():

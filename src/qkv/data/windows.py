@@ -23,6 +23,7 @@ Shapes: E examples (texts), R rows (windows), N tokens of a batch, C tokens of a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -78,68 +79,6 @@ def cut_windows(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _
     return _Windows(examples, windows, starts, ends, counted_starts, counted_ends)
 
 
-class Rows:
-    """Examples as windows with [CLS] and [SEP].
-
-    Counted tokens: the content as divided by `cut_windows`, [CLS] in the first window of an example and [SEP] in its
-    last. So each token of [CLS] content [SEP] is counted once.
-    """
-
-    def __init__(self, ids: Sequence[Sequence[int]], cls_id: int, sep_id: int, max_length: int, overlap: int) -> None:
-        """`ids` without special tokens; `max_length` with them; `overlap` in tokens of content."""
-        sizes = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))  # (E,)
-        # one more token at the end keeps the gather of `collate` inside the array
-        self._content = np.fromiter(chain(chain.from_iterable(ids), (sep_id,)), np.int64, count=int(sizes.sum()) + 1)
-        self._cls_id, self._sep_id = cls_id, sep_id
-        self.cuts = cut_windows(sizes, max_length - 2, overlap)
-        self._starts = (np.cumsum(sizes) - sizes)[self.cuts.examples] + self.cuts.starts  # (R,) in the content
-        self.lengths: Integers = self.cuts.ends - self.cuts.starts + 2  # (R,)
-        self.n_examples = len(sizes)
-        self.n_tokens: Integers = sizes + 2  # (E,) counted tokens
-        self.n_windows: Integers = np.bincount(self.cuts.examples, minlength=len(sizes)).astype(np.int64)  # (E,)
-        is_last = np.ones(len(self.lengths), dtype=bool)
-        is_last[:-1] = self.cuts.windows[1:] == 0
-        # counted positions of each row, with [CLS] at 0 and [SEP] at the end
-        self.counted_starts: Integers = self.cuts.counted_starts - self.cuts.starts + (self.cuts.windows > 0)
-        self.counted_ends: Integers = self.cuts.counted_ends - self.cuts.starts + 1 + is_last
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def collate(self, rows: Integers) -> Batch:
-        """The batch of these rows; `examples` and `windows` say where each came from."""
-        lengths = self.lengths[rows]
-        ends = np.cumsum(lengths)
-        begins = ends - lengths
-        within = np.arange(int(ends[-1])) - np.repeat(begins, lengths)  # (N,) position in the row
-        ids = self._content[np.repeat(self._starts[rows] - 1, lengths) + within]  # [CLS] and [SEP] are set below
-        ids[begins] = self._cls_id
-        ids[ends - 1] = self._sep_id
-        return Batch.packed(
-            torch.from_numpy(ids),
-            lengths.tolist(),
-            positions=torch.from_numpy(within),
-            examples=torch.from_numpy(self.cuts.examples[rows]),
-            windows=torch.from_numpy(self.cuts.windows[rows]),
-        )
-
-    def counted(self, rows: Integers) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the positions (M,) of counted tokens in the packed batch, and the offset (R,) of each row in them.
-
-        These are the arguments of torch's embedding_bag.
-        """
-        lengths, starts = self.lengths[rows], self.counted_starts[rows]
-        sizes = self.counted_ends[rows] - starts  # (R,)
-        offsets = np.cumsum(sizes) - sizes
-        begins = np.cumsum(lengths) - lengths
-        places = np.arange(int(sizes.sum())) + np.repeat(begins + starts - offsets, sizes)
-        return torch.from_numpy(places), torch.from_numpy(offsets)
-
-    def counts(self) -> Integers:
-        """(R,) number of counted tokens of each row."""
-        return self.counted_ends - self.counted_starts
-
-
 @dataclass(frozen=True)
 class _Part:
     """One side of the rows: the tokens of each row, and those counted there. All (R,)."""
@@ -149,7 +88,7 @@ class _Part:
     counted_starts: Integers
     counted_ends: Integers
 
-    @property
+    @cached_property
     def lengths(self) -> Integers:
         return self.ends - self.starts
 
@@ -228,13 +167,40 @@ class Windowed:
             labels=labels,
         )
 
-    def a_begins(self, rows: Integers) -> Integers:
-        """(R,) position of the first side in its row: after [CLS]."""
-        return np.ones(len(rows), np.int64)
-
     def b_begins(self, rows: Integers) -> Integers:
         """(R,) position of the second side in its row: after the first [SEP]."""
         return self.a.lengths[rows] + 1 + len(self.marks.between)
+
+
+class Rows(Windowed):
+    """Single texts, and which tokens of each row are counted.
+
+    Counted are the content as divided by `cut_windows`, [CLS] in the first window of an example and [SEP] in its last.
+    So each token of [CLS] content [SEP] is counted once.
+    """
+
+    def __init__(self, ids: Sequence[Sequence[int]], marks: Marks, *, max_length: int, overlap: int) -> None:
+        """`ids` without special tokens; `max_length` with them; `overlap` in tokens of content."""
+        super().__init__(ids, None, marks, max_length=max_length, overlap=overlap)
+        is_last = np.ones(len(self), dtype=bool)
+        is_last[:-1] = self.windows[1:] == 0
+        # counted positions of each row, with [CLS] at 0 and [SEP] at the end
+        self.counted_starts: Integers = self.a.counted_starts - self.a.starts + (self.windows > 0)
+        self.counted_ends: Integers = self.a.counted_ends - self.a.starts + 1 + is_last
+
+    def counted(self, rows: Integers) -> tuple[Tensor, Tensor]:
+        """Return the positions (M,) of counted tokens in the packed batch, and the offset (R,) of each row in them.
+
+        These are the arguments of torch's embedding_bag.
+        """
+        lengths, starts = self.lengths[rows], self.counted_starts[rows]
+        sizes = self.counted_ends[rows] - starts  # (R,)
+        begins = np.cumsum(lengths) - lengths
+        return torch.from_numpy(ranges(begins + starts, sizes)), torch.from_numpy(np.cumsum(sizes) - sizes)
+
+    def counts(self) -> Integers:
+        """(R,) number of counted tokens of each row."""
+        return self.counted_ends - self.counted_starts
 
 
 class BothOrders(Windowed):
@@ -340,7 +306,7 @@ def _concatenate(parts: Sequence[_Part]) -> _Part:
     return _Part(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Part.__dataclass_fields__))
 
 
-def merge_windows(values: NDArray[np.float32], examples: Integers, n_windows: Integers) -> NDArray[np.float32]:
+def merge_windows(values: NDArray[np.float32], n_windows: Integers) -> NDArray[np.float32]:
     """(R, …) values of windows → (E, …), the mean over the windows of each example."""
     if len(values) == len(n_windows):
         return values

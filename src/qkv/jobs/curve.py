@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from qkv.data.batch import Integers, ranges
+from qkv.data.batch import Integers
+from qkv.data.ranges import ranges
 from qkv.errors import InputError
 from qkv.files import to_json, write_text
 from qkv.jobs.finetune.data import check_data_unchanged, count_labels, pin_data, read_data

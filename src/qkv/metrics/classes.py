@@ -78,14 +78,6 @@ class Counts:
         return quotient(2 * self.right.sum(-1), self.answered.sum(-1) + self.expected.sum(-1))
 
     @property
-    def macro_precision(self) -> FloatArray:
-        return quotient(self.precision.sum(-1), self.seen.sum(-1))
-
-    @property
-    def macro_recall(self) -> FloatArray:
-        return quotient(self.recall.sum(-1), self.seen.sum(-1))
-
-    @property
     def macro_f1(self) -> FloatArray:
         return quotient(self.f1.sum(-1), self.seen.sum(-1))
 

@@ -23,7 +23,7 @@ from qkv.nn.position import PositionEncoding
 
 
 class EncoderConfig(Protocol):
-    """What a head, and the reading of texts, have to know of an encoder."""
+    """The fields of an encoder's config that heads and the windowing of texts need."""
 
     @property
     def vocabulary_size(self) -> int: ...
@@ -65,21 +65,22 @@ class Pooler(nn.Module):
 
 
 class Layered(Protocol):
-    """What a network shows of itself, whatever it is made of: an encoder, or an encoder and a decoder."""
+    """What look and the attention verb need of a network: an encoder, or an encoder and a decoder."""
 
     @property
     def attentions(self) -> tuple[AttentionKind, ...]:
-        """Those that it has; the first is meant where none is named."""
+        """The kinds of attention; the first is the default."""
         ...
 
     @property
     def position_encoding(self) -> PositionEncoding | None:
-        """None where positions are not added to tokens."""
+        """None if positions are not added to tokens."""
         ...
 
     @property
     def layers(self) -> Callable[..., Iterator[Layer]]:
-        """Layer after layer of a batch; of an encoder and a decoder, of a source and what the decoder reads."""
+        """Yield the layers of a batch; of an encoder and a decoder, for a source and the tokens that the decoder
+        reads."""
         ...
 
 
@@ -100,7 +101,7 @@ class Encoder(nn.Module):
 
     @abstractmethod
     def layers(self, batch: Batch) -> Iterator[Layer]:
-        """What `forward` computes of a packed batch, layer after layer."""
+        """Yield what `forward` computes for a packed batch, layer by layer."""
 
     def token_states(self, batch: Batch) -> list[Tensor]:
         """(N, D) each: the embedding, then the output of every layer."""
@@ -113,7 +114,7 @@ class Encoder(nn.Module):
 
 
 def ways_to_attend(mask: Tensor | None, packing: Packing | None, causal: bool = False) -> tuple[Attend, Attend]:
-    """The fused way through the rows as they are laid out, and the explicit one that returns its weights (B, H, T, T).
+    """The fused attention for this layout of rows, and the explicit one that returns its weights (B, H, T, T).
 
     `causal`: a token sees those before it in its row, and itself."""
     if packing is None:
@@ -166,7 +167,7 @@ READS_POOLED = frozenset({"next_sentence", "sentence_order", "sequence", "choice
 
 
 class WithHeads(nn.Module):
-    """An encoder and heads by name; a pooler when a head reads it, or when asked for.
+    """An encoder and heads by name, with a pooler if a head reads it or `pooler` is True.
 
     `own` are heads that belong to one kind of encoder, beside those that any can have.
     """
@@ -196,11 +197,11 @@ class WithHeads(nn.Module):
         self.heads.apply(partial(initialise, std=config.initial_std))
 
     def predict(self, head: str, x: Tensor) -> Tensor:
-        """One head on the vectors it should read: hidden ones (…, D), or pooled ones (R, D)."""
+        """Apply one head to its input: hidden vectors (…, D), or pooled ones (R, D)."""
         return self.heads[head](x)
 
     def forward(self, ids: Tensor, *rest: Tensor | None, **options: Any) -> tuple[Encoding, dict[str, Tensor]]:
-        """The arguments of the encoder → its encoding and every head's logits."""
+        """The arguments of the encoder → its encoding, and the logits of every head."""
         encoding = self.encoder(ids, *rest, **options)
         logits = {}
         for name in self.heads:

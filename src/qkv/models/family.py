@@ -1,6 +1,6 @@
 """The interface of a family of models: `Family`, the result of opening a folder (`Opened`), and abilities.
 
-    facts = facts_of_folder(path)             # config.json, names and shapes of tensors; no weights (models/table.py)
+    facts = describe_model(path)              # config.json, names and shapes of tensors; no weights (models/table.py)
     opened = open_model(path)                 # models/table.py
     opened.has(FILLS)
     opened.ability(FILLS).scores(batch, places)     # an InputError that says what it can do instead, where it cannot
@@ -48,7 +48,7 @@ MOST_SPELLED = 1 << 20
 
 @dataclass(frozen=True)
 class Loading:
-    """How a folder is to be opened."""
+    """How a folder is opened."""
 
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=partial(torch.device, "cpu"))
@@ -60,7 +60,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class EncoderSizes:
-    """What a task, its settings and the reading of texts must know of an encoder; from config.json alone."""
+    """What tasks, their settings and the windowing of texts need to know of an encoder; from config.json alone."""
 
     vocabulary_size: int
     layers: int  # blocks with weights of their own, as `--transfer top:K` counts them
@@ -79,7 +79,7 @@ class EncoderSizes:
 
 @dataclass(frozen=True)
 class Ability(Generic[_A]):
-    """A key: `opened.ability(FILLS)`. Two of them are the same where their names are."""
+    """A key for `opened.ability`. Abilities with the same name are equal."""
 
     name: str
     what: str = field(compare=False)  # a verb phrase, after "can"
@@ -89,7 +89,7 @@ class Ability(Generic[_A]):
 
 @dataclass(frozen=True)
 class Encodes:
-    """Vectors of tokens."""
+    """Computes vectors of tokens."""
 
     network: WithHeads
     tokenizer: Tokenizer
@@ -105,13 +105,13 @@ class Encodes:
         return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
 
     def has_vector(self, ids: Tensor) -> Tensor:
-        """(N,) → (N,), of the tokens of a text, on a CPU"""
+        """(N,) → (N,) whether each token has a vector, on a CPU"""
         return torch.ones_like(ids, dtype=torch.bool) if self.known is None else self.known[ids]
 
 
 @dataclass(frozen=True)
 class Fills:
-    """Words behind blanks."""
+    """Predicts masked words."""
 
     network: WithHeads
     mask_id: int
@@ -123,12 +123,12 @@ class Fills:
 
 @dataclass(frozen=True)
 class JudgesPairs:
-    """Whether one sentence follows another."""
+    """Predicts whether one sentence follows another."""
 
     network: WithHeads
 
     def follows(self, batch: Batch) -> Tensor:
-        """(R, 2); 0 is IsNext"""
+        """(R, 2) logits; 0 is IsNext"""
         pooled = self.network.encoder(**batch.inputs()).pooled
         assert pooled is not None, "a next-sentence head comes with a pooler"
         return self.network.predict("next_sentence", pooled)
@@ -141,7 +141,7 @@ class HasTask:
 
 
 class StepwiseWriter(Protocol):
-    """What writes on from prompts, one token after another (search/decoding.py): a GPT, a recurrent model."""
+    """Continues prompts token by token (search/decoding.py): a GPT, a recurrent model."""
 
     @property
     def start(self) -> Callable[..., Any]: ...
@@ -173,10 +173,10 @@ class Translates:
 
 
 class LooksUp(Protocol):
-    """A vector a word, the same in every text."""
+    """One vector per word, the same in every text."""
 
     def vectors(self, most: int | None = None) -> Any:
-        """`WordVectors` (models/word2vec/folder.py), of the first so many words."""
+        """`WordVectors` (models/word2vec/folder.py) of the first `most` words."""
         ...
 
 
@@ -193,19 +193,19 @@ class Feeds(Protocol):
     def tokenizer(self) -> Tokenizer: ...
     @property
     def features(self) -> Any:
-        """The config of a language model that takes the place of a table; None: a table to begin from."""
+        """The config of a language model that takes the place of a table; None if this is a table."""
         ...
 
     def weights(self) -> Mapping[str, Tensor]:
-        """Of that language model."""
+        """The weights of that language model."""
         ...
 
     def table(self, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-        """(V, E) and (V,) which are known; case is folded"""
+        """The table (V, E) for a tokenizer, and (V,) which tokens have a vector; case is folded."""
         ...
 
     def check_tokenizer(self, given: Tokenizer, name: str) -> None:
-        """Refuse a tokenizer in the place of its own, where its vectors are those of its own tokens."""
+        """Refuse another tokenizer if the vectors belong to the model's own tokens."""
         ...
 
 
@@ -214,7 +214,7 @@ class Feeds(Protocol):
 
 @dataclass(frozen=True)
 class Head:
-    """The head that a task wants on an encoder, as plain data: families do not know tasks."""
+    """The head that a task puts on an encoder, as plain data: families do not know tasks."""
 
     name: str  # sequence, token, span, choice
     outputs: int
@@ -248,7 +248,8 @@ class TakesHead:
     save: Callable[[Path, WithHeads, Saving], Path]  # dropouts as the folder had them
     from_nothing: bool = False  # an untrained encoder: new parameters are expected
     draws_whole: bool = False  # plain encoders: all parameters are drawn, then known ones are loaded
-    left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()  # names of what a head does not begin from begin so
+    # prefixes of parameters that a new head does not take from the folder
+    left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()
 
     def stored_head(self, name: str) -> dict[str, Tensor]:
         """The weights of a head; {} if the folder has none."""
@@ -321,10 +322,24 @@ LOOKS_UP: Ability[LooksUp] = Ability(
     "qkv similar WORD --model {}",
     "Give word vectors: the folder of a word2vec model, or a file .txt, .vec or .bin.",
 )
-ENCODES: Ability[Encodes] = Ability("encodes", "embed texts and their tokens", "qkv embed TEXT --model {}")
-ATTENDS: Ability[nn.Module] = Ability("attends", "show attention", "qkv attention TEXT --model {}")
+ENCODES: Ability[Encodes] = Ability(
+    "encodes",
+    "embed texts and their tokens",
+    "qkv embed TEXT --model {}",
+    "Models that embed texts: BERT and its relatives, GPT, ELMo, recurrent language models, word vectors.",
+)
+ATTENDS: Ability[nn.Module] = Ability(
+    "attends",
+    "show attention",
+    "qkv attention TEXT --model {}",
+    "Models with attention: BERT and its relatives, GPT, and translators (qkv look).",
+)
 TAKES_HEAD: Ability[TakesHead] = Ability(
-    "takes_head", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN"
+    "takes_head",
+    "be fine-tuned",
+    "qkv finetune TASK --model {} --train FILE --out RUN",
+    "Models that can be fine-tuned: BERT and its relatives, GPT, a run of qkv finetune, or a new encoder "
+    "(--model scratch:lstm).",
 )
 FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN")
 """It takes no head itself; an untrained encoder is put on it (`scratch:lookup --embeddings`)."""
@@ -333,7 +348,7 @@ RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv loo
 NAMED_ABILITIES: tuple[Ability[Any], ...] = (
     *(HAS_TASK, WRITES, TRANSLATES, FILLS, JUDGES_PAIRS, LOOKS_UP, ENCODES, ATTENDS, TAKES_HEAD, FEEDS),
 )
-"""By messages, in this order."""
+"""The abilities that messages list, in this order."""
 
 
 # Folders
@@ -341,7 +356,7 @@ NAMED_ABILITIES: tuple[Ability[Any], ...] = (
 
 @dataclass(frozen=True)
 class Facts:
-    """A folder without its weights: names and shapes of tensors are read, numbers are not."""
+    """What a folder holds, without its weights: names and shapes of tensors are read, values are not."""
 
     family: str
     model_type: str
@@ -358,7 +373,7 @@ class Facts:
 
     @cached_property
     def shown(self) -> dict[str, int | str]:
-        """For look: layers, heads, width, parameters, …"""
+        """The sizes that look shows: layers, heads, width, parameters, …"""
         return collect_facts(self.path, self.view_kind) | dict(self.stated)
 
 
@@ -390,7 +405,7 @@ class Opened:
         return kind in self.parts
 
     def ability(self, kind: Ability[_A]) -> _A:
-        """What this model can be asked; an InputError by `instead` where it cannot."""
+        """The part that provides an ability; an InputError by `explain_missing` if the model lacks it."""
         if kind not in self.parts:
             raise InputError(explain_missing(self.facts, kind))
         if kind not in self.built:
@@ -402,7 +417,7 @@ class Opened:
         return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
 
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
-        """The same model in another folder, whole or not at all; with `architecture`, the parts of that class alone."""
+        """Write the same model to another folder, atomically; with `architecture`, only the parts of that class."""
         if self.write is None:
             vectors = (
                 f", or write its vectors to a file: qkv convert {self.path} vectors.txt" if self.has(LOOKS_UP) else ""
@@ -427,7 +442,7 @@ class Family:
 
 
 def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:
-    """The one message where an ability is missing: what cannot be done, what the folder holds, what it can do instead.
+    """The message for a missing ability: what cannot be done, what the folder holds, what it can do instead.
 
     >>> facts = Facts("nnlm", "nnlm", Path("here"), Phrase("an NNLM", "NNLM"), "nnlm", (LOOKS_UP,), {})
     >>> explain_missing(facts, FILLS).split(". ")[:2]
@@ -441,10 +456,13 @@ def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:
         if one in facts.abilities
     ]
     kind = facts.document.get("architecture")  # a class of transformers
+    needs = wanted.needs.format(facts.path)
+    if wanted == HAS_TASK and not {TAKES_HEAD, FEEDS} & set(facts.abilities):
+        needs = "What predicts is a run of qkv finetune."  # not of this folder, which cannot be fine-tuned
     said = (
         f"{facts.path} cannot {wanted.what}.",
         f"It holds {facts.about.en}{f' ({kind})' if kind else ''}.",
         f"It can {', '.join(can)}." if can else "",
-        wanted.needs.format(facts.path),
+        needs,
     )
     return " ".join(filter(None, said))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 
@@ -12,13 +12,14 @@ from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.report.page import RunPage
-from qkv.train.device import device_named
+from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
 from qkv.train.log import Progress
+from qkv.train.loop import Trainable
 from qkv.train.run_folder import Outcome, Sessions
 
 
 class Configuration(Protocol):
-    """What the settings of such a training have in common; the table `train` has `steps` and `minutes`."""
+    """The settings that all pretrainings share; the table `train` has `steps` and `minutes`."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -60,7 +61,7 @@ def evaluate_often(every: int, steps: int) -> int:
 
 
 def resolve_minutes(config: Config, trainer: Any, progress: Progress) -> Config:
-    """The settings with a time budget turned into steps: once, since a resumed run must not measure again."""
+    """The settings with a time budget turned into steps; called once, since a resumed run must not measure again."""
     minutes = trainer.config.minutes
     if minutes is None:
         return config
@@ -72,7 +73,7 @@ def resolve_minutes(config: Config, trainer: Any, progress: Progress) -> Config:
 
 
 def resolve_steps(config: Config, trainer: Any, progress: Progress) -> Config:
-    """The same; report if a new run has no held-out text to evaluate."""
+    """`resolve_minutes`, and a message if a new run has no held-out text to evaluate on."""
     if trainer.job.evaluate is None:
         progress.message("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return resolve_minutes(config, trainer, progress)
@@ -97,7 +98,7 @@ def no_init(model: str) -> dict[str, str]:
 
 
 def check_own(config: Configuration, model: str, *counts: str) -> None:
-    """Settings that name another model, or have less than one of what is counted."""
+    """Refuse settings of another model, and counts below 1."""
     if config.model_type != model:
         raise InputError(f"These are the settings of model_type '{model}', not of '{config.model_type}'.")
     for name in counts:
@@ -106,7 +107,7 @@ def check_own(config: Configuration, model: str, *counts: str) -> None:
 
 
 def open_corpus(config: Configuration, begins: bool) -> tuple[torch.device, Shards, Shards]:
-    """Where a run is trained, on what, and what is held out; the corpus is read whole once, when the run begins."""
+    """The device, the training text and the held-out text of a run; a new run verifies the whole corpus once."""
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     device = device_named(config.device)
@@ -123,5 +124,31 @@ def open_corpus(config: Configuration, begins: bool) -> tuple[torch.device, Shar
 
 
 def make_record(config: Configuration) -> dict[str, Any]:
-    """What the model keeps of its training."""
+    """The record of the training that is saved with the model."""
     return {"job": "pretrain", "steps": config.train.steps, "config": asdict(config)}
+
+
+class Resizable(Protocol):
+    """Batches of rows; a step has `streams` of them."""
+
+    rows: int
+
+    @property
+    def streams(self) -> int: ...
+    def resized(self, rows: int, accumulate: int) -> Self: ...
+
+
+_S = TypeVar("_S", bound=Resizable)
+_B = TypeVar("_B", bound=Trainable)
+
+
+def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Sizes[_B]:
+    """Smaller batches with more accumulation for the same step; `at` builds the batches of a step."""
+
+    def settings(rows: int) -> str:
+        return rows_and_accumulation(rows, batches.streams // rows, out)
+
+    def cut(rows: int, step: int) -> list[_B]:
+        return at(batches.resized(rows, batches.streams // rows), step)
+
+    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)

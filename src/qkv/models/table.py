@@ -51,7 +51,7 @@ def load_family(name: str) -> "Family":
 
 
 def detect_family(path: Path) -> "Family":
-    """By config.json. The first folders of a BERT have no model_type."""
+    """The family of a folder, from config.json. The oldest folders of BERT have no model_type."""
     file = path / "config.json"
     if not path.is_dir():
         raise InputError(f"There is no folder {path}.")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
-from qkv.report.attention import FAINTEST, LONGEST_SIDE, NUMBERED, shade, style
+from qkv.report.attention import FAINTEST, LONGEST_SIDE, curve, heat_cells, label_at, style
 from qkv.report.charts import printable, shorten, text_width
 from qkv.text.alignment import Alignment, WordAttention, WordSpan, align
 
@@ -43,10 +43,8 @@ TEXTS = {
 }
 
 
-def draw_alignment(
-    found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en"
-) -> str:
-    """Draw a translation; `links` defaults to `align(found)`, [] draws none."""
+def draw_alignment(found: WordAttention, lang: str = "en") -> str:
+    """Draw a translation and its links."""
     if lang not in TEXTS:
         raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
     if not found.weights.size:
@@ -55,7 +53,7 @@ def draw_alignment(
         raise InputError(
             f"A picture holds up to {LONGEST_SIDE} words and there are {most}. Translate sentence by sentence."
         )
-    return _Picture(found, align(found) if links is None else links, TEXTS[lang]).draw(model)
+    return _Picture(found, align(found), TEXTS[lang]).draw()
 
 
 class _Picture:
@@ -89,12 +87,11 @@ class _Picture:
     def _label_of(self, text: str, span: WordSpan) -> str:
         return shorten(printable(text[slice(*span)]), self.size, 9.0 * self.size)
 
-    def draw(self, model: str) -> str:
+    def draw(self) -> str:
         words = self.words
         found = words["between"].join(self._describe(link) for link in self.links)
         needed = text_width(found, 15)  # with a margin for bold letters
         width = round(max(self.width, 480, min(needed + 64, 900)))
-        name = " ".join(map(printable, model.split()))
         height = round(self.height)
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -102,8 +99,7 @@ class _Picture:
             f"<title>{escape(words['title'] + ': ' + found)}</title>",
             f"<style>{style()}</style>",
             f'<rect class="paper" width="{width}" height="{height}"/>',
-            f'<text x="32" y="46"><tspan class="ink" font-size="22" font-weight="650">{escape(words["title"])}</tspan>'
-            f'<tspan dx="14" class="soft" font-size="14">{escape(name)}</tspan></text>',
+            f'<text x="32" y="46" class="ink" font-size="22" font-weight="650">{escape(words["title"])}</text>',
             f'<text x="32" y="70" class="hottext" font-size="14" font-weight="600">'
             f"{escape(shorten(found, 15, width - 64))}</text>",
             f'<g transform="translate(0 {self.top:.1f})" font-size="{self.size:.1f}">',
@@ -141,15 +137,11 @@ class _Picture:
         linked = {(i, j) for rows, columns in self._cells() for i in rows for j in columns}
         quiet: list[str] = []
         hot: list[str] = []
-        bend = (self.x1 - self.x0) * 0.45
         for i, j in np.argwhere(self.found.weights >= FAINTEST).tolist():
-            weight, y0, y1 = float(self.found.weights[i, j]), self._middle(i), self._middle(j)
-            curve = (
-                f"M{self.x0:.1f} {y0:.1f}C{self.x0 + bend:.1f} {y0:.1f} "
-                f"{self.x1 - bend:.1f} {y1:.1f} {self.x1:.1f} {y1:.1f}"
-            )
+            weight = float(self.found.weights[i, j])
+            line = curve(self.x0, self._middle(i), self.x1, self._middle(j))
             thick = (0.6 + 4.4 * weight) * self.row / 34
-            path = f'<path d="{curve}" stroke-width="{thick:.2f}" opacity="{0.25 + 0.75 * weight:.2f}"/>'
+            path = f'<path d="{line}" stroke-width="{thick:.2f}" opacity="{0.25 + 0.75 * weight:.2f}"/>'
             (hot if (i, j) in linked else quiet).append(path)
         headings = (
             f'<text x="{self.x0 - self.pad:.1f}" y="-12" text-anchor="end" class="faint" font-size="{_HEADING}">'
@@ -166,36 +158,18 @@ class _Picture:
         )
 
     def _heat_map(self) -> str:
-        """Draw the heat map: target words as rows, source words as columns. Cells of one weight share a path."""
+        """Draw the heat map: target words as rows, source words as columns."""
         row, real = self.row, len(self.right)
         wide, high = row * len(self.columns), row * len(self.left)
         parts = [f'<rect class="track" width="{wide:.1f}" height="{high:.1f}"/>']
-        side = row - 1.0 if row >= 16 else row
-        levels = np.round(self.weights.clip(0, 1) * 255).astype(int)
-        for look, columns in (("cell", slice(0, real)), ("dull", slice(real, None))):
-            part = levels[:, columns]
-            for level in np.unique(part[part > 0]):
-                cells = "".join(
-                    f"M{self._middle(j + (columns.start or 0)) - side / 2:.1f} {self._middle(i) - side / 2:.1f}"
-                    f"h{side:g}v{side:g}h-{side:g}z"
-                    for i, j in np.argwhere(part == level).tolist()
-                )
-                parts.append(f'<path class="{look}" opacity="{shade(level / 255):.3f}" d="{cells}"/>')
-        if max(self.weights.shape) <= NUMBERED:
-            for i, j in np.argwhere(self.weights >= 0.1).tolist():
-                look = "oncell" if self.weights[i, j] >= 0.4 else "ink"
-                number = f'text-anchor="middle" class="{look}" font-size="{row * 0.34:.1f}"'
-                y = self._middle(i)
+        rows, columns = (list(map(self._middle, range(size))) for size in self.weights.shape)
+        parts += heat_cells(self.weights, rows, columns, row, [j >= real for j in range(len(columns))])
+        for high_of, wide_of in self._cells():
+            if high_of and wide_of:
                 parts.append(
-                    f'<text x="{self._middle(j):.1f}" y="{y:.1f}" dy=".35em" {number}>'
-                    f"{100 * self.weights[i, j]:.0f}</text>"
-                )
-        for rows, columns_of in self._cells():
-            if rows and columns_of:
-                parts.append(
-                    f'<rect class="hot" fill="none" stroke-width="2" x="{row * columns_of[0] - 0.5:.1f}" '
-                    f'y="{row * rows[0] - 0.5:.1f}" width="{row * (columns_of[-1] - columns_of[0] + 1):.1f}" '
-                    f'height="{row * (rows[-1] - rows[0] + 1):.1f}" rx="3"/>'
+                    f'<rect class="hot" fill="none" stroke-width="2" x="{row * wide_of[0] - 0.5:.1f}" '
+                    f'y="{row * high_of[0] - 0.5:.1f}" width="{row * (wide_of[-1] - wide_of[0] + 1):.1f}" '
+                    f'height="{row * (high_of[-1] - high_of[0] + 1):.1f}" rx="3"/>'
                 )
         parts += [_label(-8, self._middle(i), label, "end") for i, label in enumerate(self.left)]
         for j, label in enumerate(self.columns):
@@ -206,7 +180,7 @@ class _Picture:
 
 
 def _label(x: float, y: float, label: str, at: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" text-anchor="{at}" class="ink">{escape(label)}</text>'
+    return label_at(x, y, label, f'text-anchor="{at}" class="ink"')
 
 
 def _meet(word: WordSpan, link: WordSpan) -> bool:

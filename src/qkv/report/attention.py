@@ -137,6 +137,14 @@ class AttentionMap:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"The attention map is damaged: {error!r}.") from error
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the picture of the first layer and head, if it is small enough."""
+        layer, head = self.layers[0], self.heads[0]
+        longest = max(len(self.left), len(self.right))
+        if longest > LONGEST_SIDE:
+            return f"<p>{longest:,} tokens: too many for a picture; use attention_page.</p>"
+        return draw_attention(self, layer, head)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form to a file, atomically."""
         write_text(Path(path), json.dumps(self.to_dict(), ensure_ascii=False))
@@ -293,6 +301,42 @@ def shade(weight: float) -> float:
     return float(weight**0.7)
 
 
+def curve(x0: float, y0: float, x1: float, y1: float) -> str:
+    """The path of a line between two tokens."""
+    bend = (x1 - x0) * 0.45
+    return f"M{x0:.1f} {y0:.1f}C{x0 + bend:.1f} {y0:.1f} {x1 - bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
+
+
+def heat_cells(
+    weights: NDArray[Any], rows: Sequence[float], columns: Sequence[float], row: float, special: Sequence[bool]
+) -> list[str]:
+    """The cells of a heat map of squares of size `row`, by the middles of its rows and columns, and their numbers if
+    there are few; columns that are `special` are grey. Cells of one weight share a path, for a small file."""
+    parts = []
+    side = row - 1.0 if row >= 16 else row
+    square = f"h{side:g}v{side:g}h-{side:g}z"
+    for grey, look in ((False, "cell"), (True, "dull")):
+        chosen = [j for j, one in enumerate(special) if one == grey]
+        levels = np.round(weights[:, chosen].clip(0, 1) * 255).astype(int)
+        for level in np.unique(levels[levels > 0]):
+            cells = "".join(
+                f"M{columns[chosen[j]] - side / 2:.1f} {rows[i] - side / 2:.1f}{square}"
+                for i, j in np.argwhere(levels == level).tolist()
+            )
+            parts.append(f'<path class="{look}" opacity="{shade(level / 255):.3f}" d="{cells}"/>')
+    if max(weights.shape) <= NUMBERED:
+        for i, j in np.argwhere(weights >= 0.1).tolist():
+            look = "oncell" if weights[i, j] >= 0.4 else "ink"
+            number = f'text-anchor="middle" class="{look}" font-size="{row * 0.34:.1f}"'
+            parts.append(label_at(columns[j], rows[i], f"{100 * weights[i, j]:.0f}", number))
+    return parts
+
+
+def label_at(x: float, y: float, label: str, look: str) -> str:
+    """A text whose middle is at this height; `look` has its attributes."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" {look}>{escape(label)}</text>'
+
+
 class _Picture:
     """Measures and parts of one drawing; every part returns SVG text."""
 
@@ -391,23 +435,18 @@ class _Picture:
     def _lines(self) -> str:
         """Draw curves from left to right tokens, those of the chosen token on top."""
         quiet, hot = [], []
-        bend = (self.x1 - self.x0) * 0.45
         for i in range(len(self.left)):
             for j in np.flatnonzero(self.weights[i] >= FAINTEST):
                 weight = float(self.weights[i, j])
-                y0, y1 = self.left_y[i], self.right_y[j]
-                curve = (
-                    f"M{self.x0:.1f} {y0:.1f}C{self.x0 + bend:.1f} {y0:.1f} "
-                    f"{self.x1 - bend:.1f} {y1:.1f} {self.x1:.1f} {y1:.1f}"
-                )
+                line = curve(self.x0, self.left_y[i], self.x1, self.right_y[j])
                 if i in self.chosen:
                     thick = (0.8 + 5.2 * weight) * self.row / 28
                     hot.append(
-                        (weight, f'<path d="{curve}" stroke-width="{thick:.2f}" opacity="{0.25 + 0.75 * weight:.2f}"/>')
+                        (weight, f'<path d="{line}" stroke-width="{thick:.2f}" opacity="{0.25 + 0.75 * weight:.2f}"/>')
                     )
                 else:
                     dull = 0.5 if self.map.right[j].special else 1.0
-                    quiet.append(f'<path d="{curve}" opacity="{0.62 * weight**0.75 * dull:.3f}"/>')
+                    quiet.append(f'<path d="{line}" opacity="{0.62 * weight**0.75 * dull:.3f}"/>')
         hot.sort()
         return (
             f'<g fill="none" class="line" stroke-width="{1.3 * self.row / 28:.2f}">' + "".join(quiet) + "</g>"
@@ -423,7 +462,7 @@ class _Picture:
                 parts.append(_pill(self.x0 - wide, y - tall / 2, wide, tall, 'class="hotfill"'))
             look = "onhot" if on else "faint" if token.special else "ink"
             bold = ' font-weight="650"' if on else ""
-            parts.append(self._label(self.x0 - self.pad, y, label, f'text-anchor="end" class="{look}"{bold}'))
+            parts.append(label_at(self.x0 - self.pad, y, label, f'text-anchor="end" class="{look}"{bold}'))
         for j, (token, label) in enumerate(zip(self.map.right, self.right, strict=True)):
             y, weight = self.right_y[j], float(self.looks[j])
             wide = text_width(label, self.size) + 2 * self.pad
@@ -431,38 +470,20 @@ class _Picture:
                 strength = f'class="hotfill" opacity="{0.08 + 0.55 * weight:.2f}"'
                 parts.append(_pill(self.x1, y - tall / 2, wide, tall, strength))
             look = "faint" if token.special else "ink"
-            parts.append(self._label(self.x1 + self.pad, y, label, f'class="{look}"'))
+            parts.append(label_at(self.x1 + self.pad, y, label, f'class="{look}"'))
             if weight >= FAINTEST:
                 number = f'class="hottext" font-size="{self.size * 0.82:.1f}" opacity="{min(1.0, 0.55 + weight):.2f}"'
-                parts.append(self._label(self.x1 + wide + 6, y, format_share(weight), number))
+                parts.append(label_at(self.x1 + wide + 6, y, format_share(weight), number))
         return "".join(parts)
 
-    def _label(self, x: float, y: float, label: str, look: str) -> str:
-        return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" {look}>{escape(label)}</text>'
-
     def _heat_map(self) -> str:
-        """Draw the heat map: queries as rows, keys as columns. Cells of one weight share a path for a small file."""
+        """Draw the heat map: queries as rows, keys as columns."""
         row, size = self.row, self.size
         parts = []
         wide = self.columns[-1] + row / 2
         high = self.left_y[-1] + row / 2
         parts.append(f'<rect class="track" width="{wide:.1f}" height="{high:.1f}"/>')
-        side = row - 1.0 if row >= 16 else row
-        for special, look in ((False, "cell"), (True, "dull")):
-            columns = [j for j, token in enumerate(self.map.right) if token.special == special]
-            levels = np.round(self.weights[:, columns] * 255).astype(int)
-            for level in np.unique(levels[levels > 0]):
-                square = f"h{side:g}v{side:g}h-{side:g}z"
-                cells = "".join(
-                    f"M{self.columns[columns[j]] - side / 2:.1f} {self.left_y[i] - side / 2:.1f}{square}"
-                    for i, j in np.argwhere(levels == level)
-                )
-                parts.append(f'<path class="{look}" opacity="{shade(level / 255):.3f}" d="{cells}"/>')
-        if max(self.weights.shape) <= NUMBERED:
-            for i, j in np.argwhere(self.weights >= 0.1):
-                look = "oncell" if self.weights[i, j] >= 0.4 else "ink"
-                number = f'text-anchor="middle" class="{look}" font-size="{row * 0.34:.1f}"'
-                parts.append(self._label(self.columns[j], self.left_y[i], f"{100 * self.weights[i, j]:.0f}", number))
+        parts += heat_cells(self.weights, self.left_y, self.columns, row, [token.special for token in self.map.right])
         for i in self.chosen:
             y = self.left_y[i] - row / 2
             parts.append(
@@ -473,7 +494,7 @@ class _Picture:
             on = i in self.chosen
             look = "hottext" if on else "faint" if token.special else "ink"
             bold = ' font-weight="650"' if on else ""
-            parts.append(self._label(-8, self.left_y[i], label, f'text-anchor="end" class="{look}"{bold}'))
+            parts.append(label_at(-8, self.left_y[i], label, f'text-anchor="end" class="{look}"{bold}'))
         for token, label, x in zip(self.map.right, self.right, self.columns, strict=True):
             look = "faint" if token.special else "ink"
             slanted = f"translate({x + size * 0.3:.1f} -8) rotate(-45)"

@@ -69,6 +69,15 @@ def count(number: float) -> Phrase:
     return Phrase(f"{_three(number / unit)}{SPACE}{letter}", f"{_three(number / unit_zh)}{SPACE}{character}")
 
 
+def parameter_count(number: int) -> Phrase:
+    """
+    >>> parameter_count(11_700_000)
+    Phrase(en='11.7\\xa0M parameters', zh='1,170\\xa0万个参数')
+    """
+    n = count(number)
+    return Phrase(f"{n.en} parameters", f"{n.zh}{'' if n.zh[-1] in '万亿' else ' '}个参数")
+
+
 def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f}{SPACE}%"
 

@@ -119,7 +119,6 @@ class Chart:
     from_zero: bool = False
     log: bool = False  # logarithmic axis if values differ by orders of magnitude
     shape: str = "half"
-    note: Words | None = None
 
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
@@ -232,7 +231,6 @@ class _Frame:
 def render_chart(chart: Chart, name: str = "0") -> str:
     """Render one chart as HTML; `name` is unique on a page."""
     title = f'<h3 id="chart-{name}">{spans(chart.title)}</h3>'
-    note = f'<p class="note">{spans(chart.note)}</p>' if chart.note else ""
     kind = "chart" if chart.shape == "half" else "chart wide"
     positive = [one for one in chart.series if any(_is_shown(chart, value) for _, value in one.points)]
     if not positive:
@@ -255,7 +253,7 @@ def render_chart(chart: Chart, name: str = "0") -> str:
         f'<figure class="{kind}" data-chart="{safe(json.dumps(_readout(chart, frame), ensure_ascii=False))}">'
         f'<figcaption>{title}<span class="legend">{legend}</span></figcaption>'
         f'<div class="plot" tabindex="0" role="group" aria-labelledby="chart-{name}">{_svg(chart, frame, name)}'
-        f'<output class="readout" hidden></output></div>{note}</figure>'
+        f'<output class="readout" hidden></output></div></figure>'
     )
 
 

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qkv.metrics.numbers import perplexity
-from qkv.report import remarks
-from qkv.report.bilingual import Phrase, Words, count, duration, percent, size
+from qkv.report.bilingual import Phrase, Words, count, duration, parameter_count, percent
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Section, Settings, Table
-from qkv.report.remarks import Remark
-from qkv.report.run_log import RunLog, number, read_run
+from qkv.report.run_log import (
+    RunLog,
+    chart_gradient_norm,
+    chart_learning_rate,
+    cost_rows,
+    loss_remarks,
+    number,
+    read_run,
+    speed_rows,
+)
 
 _NAMES = {
     "nnlm": Phrase("Neural network language model (NNLM)", "神经网络语言模型（NNLM）"),
@@ -53,8 +60,7 @@ def language_model_page(run: Path, facts: LanguageModelFacts) -> RunPage:
 def _facts(log: RunLog, facts: LanguageModelFacts) -> Iterator[Words]:
     yield _NAMES.get(facts.model_type, facts.model_type)
     if facts.parameters:
-        n = count(facts.parameters)
-        yield Phrase(f"{n.en} parameters", f"{n.zh}个参数" if "万" in n.zh or "亿" in n.zh else f"{n.zh} 个参数")
+        yield parameter_count(facts.parameters)
     yield Phrase(f"vocabulary {facts.vocabulary_size:,}", f"词表 {facts.vocabulary_size:,}")
     yield Phrase(f"{log.last_step:,} steps", f"{log.last_step:,} 步")
     if facts.seconds is not None:
@@ -113,11 +119,13 @@ def _figures(log: RunLog, facts: LanguageModelFacts) -> Iterator[Figure]:
 
 def _sections(log: RunLog, facts: LanguageModelFacts) -> Iterator[Section]:
     if log.steps:
-        found = tuple(_remarks(log))
+        found = tuple(loss_remarks(log, "next_loss", "next_loss"))
         if found:
             yield Remarks(Phrase("Remarks", "结果分析"), found)
         yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts, facts.resumed_from)))
-    if speed := tuple(_speed(log, facts)):
+    rate, epochs = Phrase("Tokens per second (median)", "每秒词元数（中位数）"), Phrase("Epochs (about)", "轮数（约）")
+    speed = (*speed_rows(log, rate, epochs, facts.tokens), *cost_rows(facts.seconds, facts.peak_memory))
+    if speed:
         yield Table(Phrase("Performance", "训练开销"), speed)
     amounts = (
         (facts.documents, Phrase("Documents", "文档")),
@@ -129,18 +137,6 @@ def _sections(log: RunLog, facts: LanguageModelFacts) -> Iterator[Section]:
         yield Table(Phrase("Corpus", "语料"), corpus)
     if log.config.strip():
         yield Settings(Phrase("Settings", "配置"), log.config)
-
-
-def _remarks(log: RunLog) -> Iterator[Remark]:
-    evaluated = log.evaluated("next_loss")
-    found = (
-        remarks.training_and_evaluation(log.training_level("next_loss"), evaluated[-1][1] if evaluated else None),
-        remarks.trend(log.logged("next_loss")),
-        remarks.best_evaluation(evaluated),
-        remarks.gradient_spikes(log.logged("gradient_norm")),
-        remarks.waiting_for_batches(log.share_of_time("waited_for_batches")),
-    )
-    yield from (remark for remark in found if remark is not None)
 
 
 def _curves(log: RunLog, facts: LanguageModelFacts, resumed_from: Sequence[int]) -> Iterator[Chart]:
@@ -165,20 +161,5 @@ def _curves(log: RunLog, facts: LanguageModelFacts, resumed_from: Sequence[int])
             yield Chart(title, series, levels=tuple(levels), seams=seams, shape="wide")
         else:
             yield Chart(title, series, seams=seams, format="percent", from_zero=True)
-    largest = Phrase("largest since the last logged step", "上次记录以来的最大值")
-    norms = (Series(largest, log.logged("gradient_norm"), fine=True),)
-    yield Chart(Phrase("Gradient norm", "梯度范数"), norms, seams=seams, log=True)
-    rate = Phrase("Learning rate", "学习率")
-    yield Chart(rate, (Series(rate, log.logged("lr")),), seams=seams, format="rate", from_zero=True)
-
-
-def _speed(log: RunLog, facts: LanguageModelFacts) -> Iterator[tuple[Words, ...]]:
-    if rate := log.median_rate():
-        yield Phrase("Tokens per second (median)", "每秒词元数（中位数）"), f"{rate:,.0f}"
-    trained = sum(value for _, value in log.logged("tokens") if math.isfinite(value))
-    if trained and facts.tokens:
-        yield Phrase("Epochs (about)", "轮数（约）"), f"{trained / facts.tokens:.2g}"
-    if facts.seconds is not None:
-        yield Phrase("Total time", "总用时"), duration(facts.seconds)
-    if facts.peak_memory is not None:
-        yield Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)
+    yield chart_gradient_norm(log, seams)
+    yield chart_learning_rate(log, seams)

@@ -106,22 +106,15 @@ class Table:
 
     title: Words
     rows: tuple[tuple[Words, ...], ...]
-    headings: tuple[Words, ...] = ()
-    note: Words = ""
     style: ClassVar[str] = ""
-
-    @property
-    def narrow(self) -> bool:
-        return not self.headings
+    narrow: ClassVar[bool] = True
 
     def html(self) -> str:
-        head = "".join(f'<th scope="col">{spans(heading)}</th>' for heading in self.headings)
         body = "".join(
             f'<tr><th scope="row">{spans(name)}</th>{"".join(f"<td>{spans(cell)}</td>" for cell in cells)}</tr>'
             for name, *cells in self.rows
         )
-        note = f'<p class="note">{spans(self.note)}</p>' if self.note else ""
-        return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>{note}"
+        return f"<table><tbody>{body}</tbody></table>"
 
 
 @dataclass(frozen=True)
@@ -215,14 +208,15 @@ class Settings:
         return f'<div class="settings">{"".join(f"<pre>{safe(table.strip())}</pre>" for table in tables)}</div>'
 
 
-def write_report(run: Path, page: RunPage, lang: str = "en") -> Path:
-    """Write `report.html` into the run's folder, atomically; `lang` is the language shown first."""
+def write_report(run: Path, page: RunPage) -> Path:
+    """Write `report.html` into the run's folder, atomically."""
     target = run / "report.html"
-    write_text(target, render_page(page, lang))
+    write_text(target, render_page(page))
     return target
 
 
 def render_page(page: RunPage, lang: str = "en") -> str:
+    """The page as HTML; `lang` is the language shown first."""
     check_page_language(lang)
     return _fill_template(
         page.title, _header(page), "".join(_body(page)), {section.style for section in page.sections}, lang

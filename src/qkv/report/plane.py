@@ -92,7 +92,6 @@ class Planes:
 
     title: Words
     planes: tuple[Plane, ...]
-    note: Words = ""
     style: ClassVar[str] = ""
     narrow: ClassVar[bool] = False
 
@@ -100,8 +99,7 @@ class Planes:
         planes = list(self.planes)
         if sum(plane.shape == "half" for plane in planes) % 2:
             planes[-1] = replace(planes[-1], shape="wide")  # instead of an empty half
-        note = f'<p class="note">{spans(self.note)}</p>' if self.note else ""
-        return f'<div class="charts">{"".join(map(_render_plane, planes))}</div>{note}'
+        return f'<div class="charts">{"".join(map(_render_plane, planes))}</div>'
 
 
 class _Scale:

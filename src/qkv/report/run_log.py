@@ -2,7 +2,8 @@
 
 `log.jsonl` has logged steps and evaluations, `timing.jsonl` times, `config.toml` the settings. Missing or damaged parts
 are skipped and listed in `faults`. A value that is not a finite number becomes NaN. `fillings` arranges the sample
-predictions of evaluations so that answers to one blank at several steps are next to each other.
+predictions of evaluations so that answers to one blank at several steps are next to each other. The end of the file
+has the remarks, charts and rows that several pages share.
 """
 
 import json
@@ -14,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qkv.report.bilingual import Phrase
+from qkv.report import remarks
+from qkv.report.bilingual import Phrase, Words, duration, size
+from qkv.report.charts import Chart, Series
 from qkv.report.page import Answers, Sample
+from qkv.report.remarks import Remark
 
 _Point = tuple[float, float]
 STEP = Phrase("step", "步")
@@ -196,3 +200,46 @@ def _candidates(sample: dict[str, Any]) -> tuple[tuple[str, float], ...]:
     return tuple((token, min(1.0, max(0.0, share))) for token, share in shares if math.isfinite(share))[
         :SHOWN_CANDIDATES
     ]
+
+
+# --- What the pages of several kinds of runs show alike.
+
+
+def loss_remarks(log: RunLog, trained: str, evaluated: str) -> Iterator[Remark]:
+    """Remarks on the loss, by its keys in training and evaluation, on gradients and on waiting."""
+    found = log.evaluated(evaluated)
+    said = (
+        remarks.training_and_evaluation(log.training_level(trained), found[-1][1] if found else None),
+        remarks.trend(log.logged(trained)),
+        remarks.best_evaluation(found),
+        remarks.gradient_spikes(log.logged("gradient_norm")),
+        remarks.waiting_for_batches(log.share_of_time("waited_for_batches")),
+    )
+    yield from (remark for remark in said if remark is not None)
+
+
+def chart_gradient_norm(log: RunLog, seams: tuple[float, ...]) -> Chart:
+    largest = Phrase("largest since the last logged step", "上次记录以来的最大值")
+    norms = (Series(largest, log.logged("gradient_norm"), fine=True),)
+    return Chart(Phrase("Gradient norm", "梯度范数"), norms, seams=seams, log=True)
+
+
+def chart_learning_rate(log: RunLog, seams: tuple[float, ...] = ()) -> Chart:
+    rate = Phrase("Learning rate", "学习率")
+    return Chart(rate, (Series(rate, log.logged("lr")),), seams=seams, format="rate", from_zero=True)
+
+
+def speed_rows(log: RunLog, rate_name: Phrase, epochs_name: Phrase, epoch: int | None) -> Iterator[tuple[Words, ...]]:
+    """Tokens per second, and how many epochs of `epoch` tokens were trained."""
+    if rate := log.median_rate():
+        yield rate_name, f"{rate:,.0f}"
+    trained = sum(value for _, value in log.logged("tokens") if math.isfinite(value))
+    if trained and epoch:
+        yield epochs_name, f"{trained / epoch:.2g}"
+
+
+def cost_rows(seconds: float | None, peak_memory: int | None) -> Iterator[tuple[Words, ...]]:
+    if seconds is not None:
+        yield Phrase("Total time", "总用时"), duration(seconds)
+    if peak_memory is not None:
+        yield Phrase("Peak memory", "内存峰值"), size(peak_memory)

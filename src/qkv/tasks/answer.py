@@ -331,7 +331,7 @@ class AnswerTask(Task[AnswerExample, AnswerResult]):
     def __init__(self, settings: AnswerSettings) -> None:
         if settings.max_answer_tokens is None or "auto" in (settings.no_answer, settings.scorer):
             raise InputError(
-                "Of a reader that was not trained, max_answer_tokens, no_answer and scorer must be given: "
+                "Of an encoder that was not trained, max_answer_tokens, no_answer and scorer must be given: "
                 "there are no examples to decide them from."
             )
         self.settings = settings
@@ -383,7 +383,7 @@ class AnswerTask(Task[AnswerExample, AnswerResult]):
                     found = example.text[max(start, 0) : max(start, 0) + len(text)]
                     raise InputError(
                         f"{name_place(example.place, number)}: the answer {text!r} does not stand at character {start} "
-                        f"of the text; {found!r} does. Mend the offset (`qkv check` lists all that are wrong)."
+                        f"of the text; {found!r} does. Correct the offset (`qkv check` lists all that are wrong)."
                     )
 
     def features(

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.labelled.examples import TextExample
+from qkv.data.labelled.examples import LARGEST_NUMBER, TextExample
 from qkv.errors import InputError
 from qkv.metrics.calibration import best_threshold_f1
 from qkv.metrics.classes import (
@@ -524,6 +524,11 @@ class Regression(TextTask):
         number = parse_number(example.label)
         if number is None:
             raise InputError(f"{where}: '{example.label}' is not a number, and the task is regression.")
+        if abs(number) > LARGEST_NUMBER:
+            raise InputError(
+                f"{where}: {example.label} is too large to be learned; numbers go up to {LARGEST_NUMBER:.0e}. Correct "
+                "it, or scale all labels."
+            )
         return number
 
     def targets(self, examples: Sequence[TextExample]) -> Tensor:

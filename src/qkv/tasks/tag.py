@@ -389,8 +389,8 @@ class TagTask(Task[TagExample, TagResult]):
                     known = ", ".join(self.tags.labels[:12]) + (" …" if len(self.tags.labels) > 12 else "")
                     raise InputError(
                         f"{where}: the label '{label}' is not one the model was trained with."
-                        f"{did_you_mean(label, self.tags.labels)} Known: {known}. Mend the label, or train again with "
-                        "examples of it."
+                        f"{did_you_mean(label, self.tags.labels)} Known: {known}. Correct the label, or train again "
+                        "with examples of it."
                     )
 
     def misaligned(self, tokenizer: Tokenizer, examples: Sequence[TagExample]) -> list[Fault]:

@@ -183,12 +183,12 @@ class TextTask(Task[TextExample, Any]):
         known = ", ".join(self.labels[:12]) + (" …" if len(self.labels) > 12 else "")
         return InputError(
             f"{where}: the label '{label}' is not one the model was trained with.{did_you_mean(label, self.labels)} "
-            f"Known: {known}. Mend the label, or train again with examples of it."
+            f"Known: {known}. Correct the label, or train again with examples of it."
         )
 
     def pooled(self, features: TextFeatures, scores: Scores) -> NDArray[np.float64]:
         """(R, L) → (E, L)"""
-        return merge_windows(scores, features.rows.examples, features.rows.n_rows).astype(np.float64)
+        return merge_windows(scores, features.rows.n_rows).astype(np.float64)
 
     def weighed(self, features: TextFeatures, scores: Scores, result: Any, calibration: Calibration) -> Weighed:
         """Classes, the most probable first."""

@@ -152,7 +152,7 @@ def check_scores(language: str) -> None:
 
 @contextmanager
 def _scoring_errors() -> Iterator[None]:
-    """A score that cannot be had is the user's to mend."""
+    """Turn a score that cannot be computed into an error that the user can fix."""
     try:
         yield
     except scores.ScoreError as error:

@@ -1,6 +1,5 @@
 """Prefetching of batches in threads, and handling of Ctrl-C during training."""
 
-import os
 import signal
 import sys
 import threading
@@ -14,6 +13,8 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 import torch
+
+from qkv.train.device import count_cores
 
 _T = TypeVar("_T")
 
@@ -82,8 +83,7 @@ short_turns = ShortTurns()
 
 def batches_ahead(device: torch.device) -> int:
     """Return how many batches to build in advance: one on a CPU, where training needs the cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if device.type == "cpu" else max(1, min(8, cores // 2))
+    return 1 if device.type == "cpu" else max(1, min(8, count_cores() // 2))
 
 
 @dataclass

@@ -4,6 +4,7 @@ What this file does NOT do: change the batch size. It is a setting of the run, w
 """
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,11 @@ import torch
 
 from qkv.errors import InputError, did_you_mean
 from qkv.train.optim import TrainConfig
+
+
+def count_cores() -> int:
+    """The number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory(device: torch.device) -> int | None:
@@ -164,6 +170,18 @@ def describe_device(name: str) -> str:
         return f"{device} ({found.name}, {found.total_memory / 2**30:.0f} GiB)"
     threads = torch.get_num_threads()
     return f"cpu ({threads} thread{'' if threads == 1 else 's'})" if device.type == "cpu" else str(device)
+
+
+def seed_draws(device: torch.device, seed: int) -> None:
+    """Seed what is drawn on this device and on the CPU.
+
+    `torch.manual_seed` also writes down the stack for each kind of device that is not in use, in case it is later:
+    a good part of the time of a small step.
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def device_named(name: str) -> torch.device:

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from qkv.errors import InputError
 from qkv.train import run_folder
 from qkv.train.ahead import Built, batches_ahead, build_ahead, interruptible
-from qkv.train.device import Sizes, memory_for, savings, too_large
+from qkv.train.device import Sizes, memory_for, savings, seed_draws, too_large
 from qkv.train.log import Clock, Log, Progress, Window, measure_peak
 from qkv.train.optim import PRECISIONS, TrainConfig, adamw, muon, optimizer_tensors, restore_optimizer
 from qkv.train.run_folder import Outcome
@@ -362,7 +362,7 @@ class Trainer(Generic[_B]):
 
     def advance(self, batches: Sequence[_B], lr: float) -> None:
         """Take one optimizer step over all `batches`, as if they were one."""
-        torch.manual_seed(step_seed(self.config.seed, self.step))  # for dropout
+        seed_draws(self.device, step_seed(self.config.seed, self.step))  # for dropout
         job, config = self.job, self.config
         if not job.model.training:  # setting the mode of every module takes longer than a small step
             job.model.train()

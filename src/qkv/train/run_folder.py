@@ -58,7 +58,7 @@ def save_checkpoint(
                 save_file({key: value.detach().cpu().contiguous() for key, value in group.items()}, file)
             except SafetensorError as error:  # among others, a full disk
                 raise OSError(str(error)) from error
-            hashes[file.name] = _sha256(file)
+            hashes[file.name] = sha256_of(file)
         content = to_json({"step": step, "state": state, "sha256": hashes})
         (fresh / "state.json").write_text(content, encoding="utf-8")
     found = checkpoint_steps(folder)
@@ -94,17 +94,12 @@ def _load(path: Path) -> Checkpoint:
     try:
         content = read_object(path / "state.json")
         for name, expected in content["sha256"].items():
-            if _sha256(path / name) != expected:
+            if sha256_of(path / name) != expected:
                 raise InputError(f"the SHA-256 of {name} differs from the recorded one.")
         tensors = {name.removesuffix(".safetensors"): load_file(path / name) for name in content["sha256"]}
         return Checkpoint(path, content["step"], tensors, content["state"])
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise InputError(f"{path} is damaged: {str(error).rstrip('.')}.") from error
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 NEWEST = 2
@@ -171,15 +166,15 @@ _OURS = (
     *(CONFIG, "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl", "points.jsonl"),
     *("report.html", "result.json", "model", "translations.tsv", "tokenizer"),
 )
-"""What runs write whole or not at all: their drafts may be left by a process that was killed."""
+"""Files that runs write atomically; a process that was killed may leave drafts of them."""
 _FOLDERS = ("checkpoints", "vectors", "points", "pairs", "tensorboard")
 """Other folders of runs; and seed-0, seed-1, …"""
 
 
 class JobKind(NamedTuple):
     words: str
-    verb: str  # what begins such a run and goes on with it
-    sign: str  # a setting that no job after it in the table has
+    verb: str  # the verb that starts and resumes such a run
+    sign: str  # a setting that no job further down in the table has
 
 
 JOBS = {
@@ -189,7 +184,7 @@ JOBS = {
     "pretrain": JobKind("a run of {model_type}", "pretrain", "model_type"),
 }
 _JOB_MARK = "# job: "
-"""How config.toml begins: a comment, so that it stays a recipe and is read by a qkv that knows of no such line."""
+"""First line of config.toml: a comment, so that the file is still a recipe and older versions of qkv read it."""
 
 
 def write_settings(run: Path, job: str, toml: str) -> None:
@@ -197,7 +192,7 @@ def write_settings(run: Path, job: str, toml: str) -> None:
 
 
 def job_of(run: Path) -> str | None:
-    """Of which kind a run is, a key of JOBS: as it was written down, or by its settings, where it began before that."""
+    """The kind of a run, a key of JOBS: as recorded, or guessed from the settings of a run of an older qkv."""
     settings = _settings_of(run)
     with reading(run / CONFIG), (run / CONFIG).open(encoding="utf-8-sig") as lines:
         said = next(lines, "").removeprefix(_JOB_MARK).strip()
@@ -206,7 +201,7 @@ def job_of(run: Path) -> str | None:
 
 def _settings_of(run: Path) -> dict[str, Any]:
     settings = read_toml(run / CONFIG)
-    # the runs of a BERT did not say it once, and are known by what they mask
+    # old runs of BERT have no model_type; they are recognised by their table `masking`
     return ({"model_type": "bert"} if "masking" in settings else {}) | settings
 
 
@@ -216,7 +211,7 @@ def _described(run: Path, job: str) -> str:
 
 
 def begin(out: Path, job: str, finished: bool = False, overwrite: bool = False) -> None:
-    """Refuse a folder that cannot become a new run, before anything is read for it.
+    """Refuse a folder that cannot become a new run, before any data is read.
 
     `finished`: the run in the folder cannot be resumed. With `overwrite` a run of the same kind is accepted, if the
     folder holds nothing else; `remove_run` removes it.
@@ -255,7 +250,7 @@ def remove_run(run: Path) -> None:
 
 
 def settings_of(run: Path, job: str) -> dict[str, Any]:
-    """The settings of a run that this job is to go on with."""
+    """The settings of a run that this job resumes."""
     if not (run / CONFIG).is_file():
         raise InputError(f"{run} is not a run: it has no {CONFIG}. A run is the folder that was given to --out.")
     if (found := job_of(run)) not in (None, job):
@@ -264,7 +259,7 @@ def settings_of(run: Path, job: str) -> dict[str, Any]:
 
 
 def remove_drafts(run: Path) -> None:
-    """What a process that was killed has left half written; nothing but our own."""
+    """Remove the drafts of a process that was killed; other files are not touched."""
     for name in _OURS:
         for draft in (*run.glob(f".{name}.*.part"), *run.glob(f".{name}.*.old")):
             if draft.is_dir():
@@ -280,12 +275,12 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
 
 
 def add_line(file: Path, line: Mapping[str, Any]) -> None:
-    """Whole or not at all, like everything else here; such files have a line a session or a point."""
+    """Append a line, atomically: the file is rewritten, and has one short line per session or point."""
     write_text(file, "".join(json.dumps(one) + "\n" for one in (*read_lines(file), line)))
 
 
 def folder_sha256(folder: Path) -> str:
-    """Of everything that a pretrained folder gives to a run."""
+    """The hash of all files of a pretrained folder that a run reads."""
     known = sorted(file for file in folder.iterdir() if file.suffix in (".safetensors", ".bin", ".json", ".txt"))
     return hashlib.sha256("".join(f"{file.name} {sha256_of(file)}\n" for file in known).encode()).hexdigest()
 
@@ -298,7 +293,7 @@ def check_folder_sha256(folder: Path, expected: str | None) -> None:
         )
 
 
-# --- RUN/sessions.jsonl: each time somebody began a run or went on with it, and what that adds up to.
+# --- RUN/sessions.jsonl: one line each time a run was started or resumed, and their totals.
 
 FILE = "sessions.jsonl"
 
@@ -312,12 +307,12 @@ class Sessions:
         return cls(tuple(read_lines(run / FILE)))
 
     def ended(self, outcome: Outcome, began: float, device: torch.device) -> Self:
-        """These and the one that is ending now; `began` is by time.perf_counter()."""
+        """These sessions and the one that ends now; `began` is a time.perf_counter()."""
         line = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
         return type(self)((*self.lines, line | {"peak_memory": peak_memory(device)}))
 
     def write(self, run: Path) -> None:
-        """The last thing a session does: a session to the last step means that all the rest was written."""
+        """Called last: a session that reached the last step means that all other files were written."""
         write_text(run / FILE, "".join(json.dumps(line) + "\n" for line in self.lines))
 
     @property
@@ -337,11 +332,11 @@ class Sessions:
         return tuple(line["from"] for line in self.lines if line["from"])
 
 
-# --- Where a job finds what it is told by name: the model of a run, and a device.
+# --- The model folder of a run.
 
 
 def model_folder(path: Path) -> Path:
-    """The model of a run, where the folder of a run is given."""
+    """The model folder of a run; any other folder unchanged."""
     if (path / "config.json").exists() or not (path / CONFIG).is_file():
         return path
     if not (path / "model" / "config.json").is_file():

@@ -121,9 +121,19 @@ def test_texts_without_tokens_are_left_out_and_named(tmp_path: Path, capfd: pyte
             Fault(Place(str(path), 4), "empty text", "'text' is empty", "dropped"),
         ]
     assert main(["predict", str(model), str(path), "--out", str(tmp_path / "out.csv")]) == 0
+    assert "2 results; rows without a text, which have no result: 2" in capfd.readouterr().err
+    rows = rows_of(tmp_path / "out.csv")
+    assert [(row["row"], row["line"], row["text"], bool(row["label"])) for row in rows] == [
+        ("1", "2", "the cat", True),
+        ("2", "3", UNSEEN, False),
+        ("3", "4", "", False),
+        ("4", "5", "the dog", True),
+    ], "rows keep their place"
+    write(tmp_path / "a.txt", f"the cat\n{UNSEEN}\n\nthe dog\n")
+    assert main(["predict", str(model), str(tmp_path / "a.txt"), "--out", str(tmp_path / "out.csv")]) == 0
     err = capfd.readouterr().err
-    assert f"left out: {path}, line 3: the text is empty" in err and f"left out: {path}, line 4:" in err
-    assert [row["line"] for row in rows_of(tmp_path / "out.csv")] == ["2", "5"]
+    assert "a.txt, line 2: the text is empty" in err and "left out: " in err and "a.txt, line 3:" in err
+    assert [row["line"] for row in rows_of(tmp_path / "out.csv")] == ["1", "4"]
 
 
 def test_what_is_read_is_not_written_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from qkv.data.readers import numbered_lines, read_stdin, read_stdin_lines, read_texts, stream_placed_texts, stream_texts
+from qkv.data.readers import (
+    encoding_note,
+    numbered_lines,
+    open_bytes,
+    read_stdin,
+    read_stdin_lines,
+    read_texts,
+    stream_placed_texts,
+    stream_texts,
+)
 from qkv.errors import InputError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -83,19 +92,23 @@ def test_memory_does_not_follow_the_file(tmp_path: Path, packing: str) -> None:
 BAD: dict[str, tuple[str, bytes, str]] = {
     "GB18030": (
         "a.txt",
-        "ok\nabc 我们的中国\n".encode("gb18030"),
+        "好的\n".encode() + "abc 我们的中国\n".encode("gb18030"),  # mixed; a file of GB18030 alone is read
         r"a\.txt, line 2, byte 5 of the line \(0xce\) is not UTF-8\. The line looks like GB18030; "
         r"convert the file with: iconv -f gb18030 -t utf-8 .*a\.txt > a\.utf8\.txt$",
     ),
     "GB18030 packed": (
         "a.txt.xz",
-        lzma.compress("我们的中国".encode("gb18030")),
-        r"line 1, byte 1 of .* with: xz -dc .*a\.txt\.xz \| iconv -f gb18030 -t utf-8 > a\.utf8\.txt$",
+        lzma.compress("好\n".encode() + "我们的中国".encode("gb18030")),
+        r"line 2, byte 1 of .* with: xz -dc .*a\.txt\.xz \| iconv -f gb18030 -t utf-8 > a\.utf8\.txt$",
     ),
-    "GB18030 in JSON": ("a.jsonl", '{"text": "中国"}'.encode("gb18030"), "line 1, byte 11 .*GB18030.* > a.utf8.jsonl$"),
+    "GB18030 in JSON": (
+        "a.jsonl",
+        '{"text": "中国"}\n'.encode() + '{"text": "中国"}'.encode("gb18030"),
+        "line 2, byte 11 .*GB18030.* > a.utf8.jsonl$",
+    ),
     "Big5": ("a.txt", "這個國家的人說".encode("big5"), "looks like BIG5; .*iconv -f big5"),
-    "Latin": ("a.txt", "déjà vu, cafés".encode("latin-1"), r"byte 2 .*0xe9.* WINDOWS-1252; .*iconv -f windows-1252"),
-    "UTF-16": ("a.txt", "hello\n".encode("utf-16"), "byte 1 .*0xff.* looks like UTF-16; .*iconv -f utf-16"),
+    "Latin": ("a.txt", "déjà vu".encode("latin-1"), r"byte 2 .*0xe9.* WINDOWS-1252; .*iconv -f windows-1252"),
+    "UTF-16": ("a.txt", "hello\x01\n".encode("utf-16"), "byte 1 .*0xff.* looks like UTF-16; .*iconv -f utf-16"),
     "noise": ("a.txt", b"a\n\xff\x80\xff\xff\n", "line 2, byte 1 .*0xff.* No common encoding fits"),
     "cut inside a character": ("a.txt", "中文".encode()[:-1], "line 1, byte 4 .* ends inside a character"),
     "not gzip": ("a.txt.gz", b"plain text", "damaged or truncated: decompression stops after line 0 .*gzip -t"),
@@ -224,3 +237,88 @@ def test_the_first_field_that_a_line_has(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match="line 5 has no field 'text', only 'prompt'"):
         list(read_texts(file, "text"))
+
+
+REVIEWS = "文本,标签\n快递太慢，等了三天。,差评\n质量很好，下次还来,好评\n"
+FRENCH = "text,label\nÇa m’a déçu à Zürich,bad\nTrès bien, c’est réussi: 5 €,good\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "name"),
+    [
+        (REVIEWS, "gb18030", "GB18030"),
+        (REVIEWS, "gbk", "GB18030"),
+        (REVIEWS, "utf-16", "UTF-16"),
+        (REVIEWS, "utf-16-le", "UTF-16"),
+        (REVIEWS, "utf-16-be", "UTF-16"),
+        ("a line of ASCII\n" * 40_000 + REVIEWS, "gb18030", "GB18030"),  # beyond the first sample
+        (FRENCH, "cp1252", "Windows-1252"),
+        (FRENCH, "utf-16-le", "UTF-16"),
+    ],
+)
+@pytest.mark.parametrize("packing", ["", ".gz"])
+def test_other_encodings_are_read(tmp_path: Path, text: str, encoding: str, name: str, packing: str) -> None:
+    file = write(tmp_path / f"a.txt{packing}", (gzip.compress if packing else bytes)(text.encode(encoding)))
+    assert encoding_note(file) == f"read as {name}"
+    assert [(number, line) for _, number, line in stream_placed_texts(file)] == list(enumerate(text.splitlines(), 1)), (
+        "lines keep their numbers"
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        REVIEWS.encode(),
+        b"plain ASCII\n",
+        "這個國家的人說這個\n".encode("big5"),
+        "안녕하세요 저는 한국어를 공부합니다. 정말 재미있어요\n".encode("euc-kr"),
+        "これは日本語の文章です。今日は良い天気です\n".encode("euc-jp"),
+        "これは日本語の文章です。今日は良い天気です\n".encode("shift-jis"),
+        "Привет, как дела? Хорошо, спасибо\n".encode("cp1251"),
+        "Привет, как дела? Хорошо, спасибо\n".encode("koi8-r"),
+        "Příliš žluťoučký kůň úpěl ďábelské ódy\n".encode("cp1250"),
+        "Zażółć gęślą jaźń, był łoś\n".encode("cp1250"),
+        "Árvíztűrő tükörfúrógép, nő\n".encode("cp1250"),
+        "Işık ılık, çok şeker ağaç\n".encode("cp1254"),
+        b"good\n" * 300 + b"b\xe9d\n",  # a stray byte
+        REVIEWS.encode() + REVIEWS.encode("gb18030"),  # mixed
+        b"PAR1\x15\x04\x15\xb0\xe9\xa4" * 50,  # binary
+        b"a\t\x00\n",
+    ],
+)
+def test_what_is_not_plainly_another_encoding_is_utf8(tmp_path: Path, data: bytes) -> None:
+    assert encoding_note(write(tmp_path / "a.txt", data)) == ""
+
+
+def test_an_encoding_that_ends_within_the_file_names_the_line(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt", REVIEWS.encode("gb18030") * 5_000 + b"a\n\xff\xff\n")
+    with pytest.raises(InputError, match=r"a\.txt, line 15002 is not GB18030, as the beginning of the file is"):
+        list(stream_texts(file))
+
+
+def test_memory_of_a_conversion_does_not_follow_the_file(tmp_path: Path) -> None:
+    peaks = []
+    for n in (10_000, 40_000):
+        file = write(tmp_path / f"{n}.txt", (REVIEWS * n).encode("gb18030"))
+        tracemalloc.start()
+        assert sum(1 for _ in stream_texts([file])) == 3 * n
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0] + 50_000
+
+
+def test_a_position_in_a_converted_file(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt", (REVIEWS * 5_000).encode("gb18030"))
+    whole = (REVIEWS * 5_000).encode()
+    with open_bytes(file) as stream:
+        for place in (300_000, 7, 123_456, 123_457):
+            stream.seek(place)
+            assert stream.read(20) == whole[place : place + 20]
+
+
+def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="Standard input is closed"):
+        read_stdin()
+    with pytest.raises(InputError, match="Standard input is closed"):
+        list(read_stdin_lines())

@@ -9,8 +9,10 @@ import pytest
 
 from qkv.data.batch import chunks, plan_batches
 from qkv.data.windows import Rows, cut_windows
+from qkv.text.tokenizer import Marks
 
 CLS, SEP = 101, 102
+MARKS = Marks(CLS, (SEP,), SEP)
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(1, 0), (2, 1), (3, 0), (6, 2), (10, 9), (510, 127)])
@@ -64,7 +66,7 @@ def test_plan_gives_a_row_over_budget_a_batch_of_its_own() -> None:
 
 def test_collate_puts_special_tokens_around_every_window() -> None:
     content = [[1, 2, 3], [], list(range(10, 20)), [7]]
-    rows = Rows(content, CLS, SEP, max_length=8, overlap=2)
+    rows = Rows(content, MARKS, max_length=8, overlap=2)
     assert rows.n_examples == 4 and len(rows) == 5
     assert rows.n_tokens.tolist() == [5, 2, 12, 3]
     assert rows.n_windows.tolist() == [1, 1, 2, 1]
@@ -86,7 +88,7 @@ def test_collate_puts_special_tokens_around_every_window() -> None:
 def test_counted_tokens_are_the_text_with_one_pair_of_special_tokens() -> None:
     random.seed(1)
     content = [[random.randint(1000, 9999) for _ in range(n)] for n in (0, 1, 6, 7, 30, 6, 61)]
-    rows = Rows(content, CLS, SEP, max_length=8, overlap=2)
+    rows = Rows(content, MARKS, max_length=8, overlap=2)
     found: dict[int, list[tuple[int, list[int]]]] = {}
     for chosen in plan_batches(rows.lengths, 20):
         batch = rows.collate(chosen)

@@ -13,10 +13,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 from qkv.api.vector_scores import load_vectors
+from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.bert.folder import load
 from qkv.models.family import (
+    ATTENDS,
     ENCODES,
     FEEDS,
     FILLS,
@@ -27,11 +29,14 @@ from qkv.models.family import (
     TAKES_HEAD,
     TRANSLATES,
     WRITES,
+    Ability,
     Head,
     Opened,
     Saving,
+    explain_missing,
 )
 from qkv.models.table import FAMILIES, describe_model, load_family, open_model
+from qkv.text.tokenizer import Tokenizer
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
@@ -92,6 +97,23 @@ def test_a_folder_opened_by_its_family_is_what_its_loader_gives(name: str, tmp_p
     assert json.loads(json.dumps(facts.document))["path"] == str(tmp_path / name)
     for kind in facts.abilities:
         assert opened.ability(kind) is opened.ability(kind)
+
+
+@pytest.mark.parametrize("name", ["plain", "elmo", "rnnlm", "nnlm", "word2vec"])
+def test_a_folder_is_read_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MAKERS[name](tmp_path / name)
+    read: list[Any] = []
+    load_tokenizer = Tokenizer.load
+
+    def count(*given: Any) -> Tokenizer:
+        read.append(given)
+        return load_tokenizer(*given)
+
+    monkeypatch.setattr(Tokenizer, "load", count)
+    opened = open_model(tmp_path / name)
+    for kind in opened.facts.abilities:
+        opened.ability(kind)
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt", "plain", "elmo", "rnnlm", "nnlm", "word2vec"])
@@ -167,6 +189,20 @@ def test_what_cannot_be_done_is_said_with_what_can(tmp_path: Path) -> None:
         opened.save(tmp_path / "copy")
 
 
+@pytest.mark.parametrize("kind", [ENCODES, ATTENDS, TAKES_HEAD])
+def test_the_models_that_have_an_ability_are_named(kind: Ability[Any], tmp_path: Path) -> None:
+    facts = describe_model(make_nnlm(tmp_path / "nnlm"))
+    assert "BERT and its relatives" in explain_missing(facts, kind)
+
+
+def test_a_translator_that_is_asked_to_predict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    MAKERS["transformer"](tmp_path / "translator")
+    (tmp_path / "file.tsv").write_text("text\tlabel\na cat\tyes\n")
+    assert main(["predict", str(tmp_path / "translator"), str(tmp_path / "file.tsv")]) == 2
+    said = capfd.readouterr().err
+    assert "cannot predict" in said and "qkv translate" in said and "finetune classify" not in said
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -195,6 +231,13 @@ def test_no_folder_and_no_config(tmp_path: Path) -> None:
 def test_every_line_is_its_record(name: str) -> None:
     family = load_family(name)
     assert family.name == name and family.model_types == FAMILIES[name].model_types
+
+
+def test_a_plain_encoder_is_opened_without_the_compiler_of_torch(tmp_path: Path) -> None:
+    MAKERS["plain"](tmp_path / "plain")
+    code = f"import sys; from qkv.models.table import open_model; open_model({str(tmp_path / 'plain')!r})"
+    code += "; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_table_imports_no_torch() -> None:

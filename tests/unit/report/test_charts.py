@@ -138,7 +138,7 @@ def test_nothing_to_draw() -> None:
 
 def test_text_stays_text() -> None:
     nasty = "</svg><script>alert('\"&')</script>\x00\ud800"
-    text = render_chart(Chart(nasty, (Series(nasty, ((1, 1.0), (2, 2.0))),), levels=(Level(1, nasty),), note=nasty))
+    text = render_chart(Chart(nasty, (Series(nasty, ((1, 1.0), (2, 2.0))),), levels=(Level(1, nasty),)))
     assert "<script" not in text and "\x00" not in text
     text.encode("utf-8")
 

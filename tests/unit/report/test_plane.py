@@ -95,4 +95,4 @@ def test_text_stays_text() -> None:
     drawn = Plane(
         NASTY, Axis(NASTY), Axis(NASTY), (Dots(NASTY, ((1, 1.0),), labels=(NASTY,)), Rule(NASTY, x=1)), note=NASTY
     )
-    assert "script" not in checked(Planes("t", (drawn,), NASTY).html()).shown
+    assert "script" not in checked(Planes(NASTY, (drawn,)).html()).shown

@@ -28,6 +28,7 @@ from qkv.report.page import (
     write_report,
 )
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
+from qkv.report.tables import BarTable
 from tests.support.runs import FACTS, make_run
 
 NASTY = "</section><script>alert(1)</script><!-- __BODY__ \"'& \x00\ud800 汉字"
@@ -71,7 +72,7 @@ def checked(text: str) -> Checker:
 
 def full(text: str) -> RunPage:
     """A page with every kind of section, and this text in every place that takes one."""
-    chart = Chart(text, (Series(text, ((1, 1.0), (2, 2.0))),), note=text)
+    chart = Chart(text, (Series(text, ((1, 1.0), (2, 2.0))),))
     return RunPage(
         text,
         Phrase("Report", "报告"),
@@ -81,7 +82,6 @@ def full(text: str) -> RunPage:
         sections=(
             Remarks(text, tuple(Remark(level, Phrase(text, text)) for level in (GOOD, NOTE, WARNING))),
             Charts(text, (chart,)),
-            Table(text, ((text, text),), (text, text), text),
             Table(text, ((text, text),)),
             Samples(text, (Sample(text, text, (Answers(text, ((text, 0.5),)),)),), note=text),
             Settings(text, f'[train]\nname = "{text}"'),
@@ -91,11 +91,11 @@ def full(text: str) -> RunPage:
 
 def test_a_real_run_is_whole_html(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    target = write_report(run, pretraining_page(run, FACTS), "zh")
+    target = write_report(run, pretraining_page(run, FACTS))
     assert target == run / "report.html" and sorted(os.listdir(run))[-2:] == ["report.html", "timing.jsonl"]
     page = target.read_text(encoding="utf-8")
     found = checked(page)
-    assert found.shown.count("svg") == 6 and '<html lang="zh">' in page
+    assert found.shown.count("svg") == 6 and '<html lang="en">' in page
     assert "The <b>animal</b> crossed the " in found.texts and "<i>" in found.texts, "HTML in samples stays text"
 
 
@@ -135,9 +135,10 @@ def test_a_chart_without_a_neighbour_takes_the_width() -> None:
 
 
 def test_facts_stand_side_by_side_and_tables_do_not() -> None:
-    page = render_page(full("x"))
-    assert page.count('<div class="columns">') == 1
-    assert "<thead>" in page and page.count("<table>") == 2
+    facts, wide = Table("a", (("x", "y"),)), BarTable("b", ("x",), (("y",),))
+    page = render_page(RunPage("x", Phrase("Report", "报告"), sections=(facts, facts, wide)))
+    columns = page.partition('<div class="columns">')[2].partition("<thead>")[0]
+    assert page.count('<div class="columns">') == 1 and columns.count("<table>") == 2 and "<thead>" in page
 
 
 @dataclass(frozen=True)

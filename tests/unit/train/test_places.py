@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.errors import InputError
-from qkv.train.device import device_named
+from qkv.train.device import device_named, seed_draws
 from qkv.train.run_folder import model_folder
 
 
@@ -43,3 +43,10 @@ def test_a_device_that_is_there() -> None:
 def test_a_device_that_is_not_there(device: str) -> None:
     with pytest.raises(InputError, match=r"(Unknown|Cannot use) device .* Use (device 'cpu'|auto, cpu, )"):
         device_named(device)
+
+
+def test_seeded_as_by_torch() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    seed_draws(torch.device("cpu"), 7)
+    assert torch.rand(3).equal(expected)

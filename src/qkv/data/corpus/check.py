@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from qkv.data.corpus.documents import Block, Documents, SourceFile, open_sources, read_blocks, read_documents
-from qkv.data.readers import AnyPath
-from qkv.data.same_texts import SeenTexts
+from qkv.data.readers import AnyPath, encoding_note
+from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
 from qkv.text.languages import COUNTED_LANGUAGES, Letters, language_shares
 from qkv.text.segmenter import split_sentences
@@ -34,6 +34,8 @@ CORPUS_FINDINGS = {
     "repeated document": "repeated documents",
     "repeated line": "repeated long lines",
 }
+REMARKS = ("long document", "long sentence", "repeated document", "repeated line")
+"""Findings that are no faults."""
 LONG_DOCUMENT, LONG_SENTENCE, LONG_LINE = 100_000, 1_000, 50  # characters
 _NAMED = 20  # findings of each kind in the report
 
@@ -58,6 +60,7 @@ class Finding:
     file: str
     line: int
     message: str
+    place: str = ""  # within the file: "line 3", "question 7"; "": the whole file
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,9 @@ class CorpusReport:
     single_sentence_documents: int
     counts: dict[str, int]  # number of findings of each kind
     findings: list[Finding]  # the first of each kind
-    limits: list[str]  # problems for next-sentence prediction
+    limits: list[str]  # problems for next-sentence prediction; files that are not UTF-8
+
+    has_faults: bool  # something is wrong; not if all findings are remarks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -119,7 +124,7 @@ class _Check:
         self.findings: dict[str, list[Finding]] = {kind: [] for kind in CORPUS_FINDINGS}
         self.letters, self.by_language = Letters(), np.zeros(len(COUNTED_LANGUAGES), np.int64)
         self.bytes = self.documents = self.sentences = self.characters = self.longest = self.single = 0
-        self.seen_documents, self.seen_lines = SeenTexts(), SeenTexts()
+        self.seen_documents, self.seen_lines = SameTexts(), SameTexts()
         self.document = _Document()
         self.limits: list[str] = []
         self._before = (0, 0)  # documents and long lines before the current file
@@ -127,7 +132,8 @@ class _Check:
     def found(self, kind: str, source: int, line: int, message: str) -> None:
         self.counts[kind] += 1
         if len(self.findings[kind]) < self.named:
-            self.findings[kind].append(Finding(kind, str(self.files[source].path), line, message))
+            place = f"line {line}" if line else ""
+            self.findings[kind].append(Finding(kind, str(self.files[source].path), line, message, place))
 
     def block(self, source: int, block: Block) -> None:
         content = read_documents(block, self.field, lambda kind, line, message: self.found(kind, source, line, message))
@@ -218,8 +224,13 @@ class _Check:
             single_sentence_documents=self.single,
             counts={kind: self.counts[kind] for kind in CORPUS_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
-            limits=[*self.limits, *self.pairs()],
+            limits=[*self.limits, *self.pairs(), *self.encodings()],
+            has_faults=not self.documents or any(kind not in REMARKS for kind, count in self.counts.items() if count),
         )
+
+    def encodings(self) -> list[str]:
+        """Return how files that are not UTF-8 are read."""
+        return [f"{file.path}: {note}." for file in self.files if (note := encoding_note(file.path))]
 
     def pairs(self) -> list[str]:
         """Return problems for next-sentence prediction."""

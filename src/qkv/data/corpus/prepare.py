@@ -9,7 +9,6 @@ their tokens.
 """
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
@@ -28,6 +27,7 @@ from qkv.files import read_object, to_json, write_text
 from qkv.text.segmenter import Cut, is_installed
 from qkv.text.segmenter import find_segmenter as segmenter_of
 from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import count_cores
 
 HEADING = "The first sentences of the corpus, as they are written and as pieces. A word begins at each |\n\n"
 INVISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}  # a character tokenizer has these as tokens
@@ -201,8 +201,7 @@ def _workers(workers: int | None, job: EncodeJob, files: Sequence[SourceFile]) -
         return 1
     if workers is not None:
         return workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if sum(source.size for source in files) > _SMALL else 1
+    return count_cores() if sum(source.size for source in files) > _SMALL else 1
 
 
 def _describe_file(source: SourceFile) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.batch import ranges
+from qkv.data.ranges import ranges
 from qkv.errors import InputError, did_you_mean
 from qkv.files import read_object, replaced_file, sha256_of
 from qkv.text.tokenizer import Tokenizer

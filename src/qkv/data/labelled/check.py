@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
-from qkv.data.labelled.examples import Example, Place
+from qkv.data.labelled.examples import LARGEST_NUMBER, Example, Place, place_at
 from qkv.data.labelled.opened import Labelling
-from qkv.data.labelled.reader import Labelled, guess_task, labelled, labelling_for
+from qkv.data.labelled.reader import UNUSABLE, Labelled, guess_task, labelled, labelling_for
 from qkv.data.readers import AnyPath
 from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
@@ -204,7 +204,8 @@ def script_variants(text: str) -> list[tuple[str, int, str]]:
 
 LABELLED_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
-    "unusable": "rows that cannot be used: training stops at the first of them",
+    "unusable": "rows that cannot be used: training stops at the first of them, or leaves them out with --skip-bad",
+    "large number": "numbers that are too large to be learned: training stops at the first of them",
     "leak": "texts that are also in the training files: scores on them are too good",
     "conflict": "repeated texts with another label",
     "label typo": "labels that look like a typo of another",
@@ -230,6 +231,8 @@ LABELLED_FINDINGS = {
     "marks": "texts with the rarer of full-width and half-width punctuation",
     "long": "examples longer than the model's limit, which are read in windows",
 }
+REMARKS = ("repeated", "script", "letters", "marks", "long")
+"""Findings that are no faults."""
 _NAMED = 20  # findings of each kind in the report
 _FEW = 10  # labels with fewer examples are noted
 _UNEVEN = 20  # ratio of the most to the least frequent label that is noted
@@ -258,6 +261,7 @@ class LabelledReport:
     findings: list[Finding]  # the first of each kind
     notes: list[str]
     sound: bool  # no findings, and usable for training: examples with different labels
+    has_faults: bool  # something is wrong; not if all findings are remarks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -304,6 +308,7 @@ class _Check:
         self.counts: Counter[str] = Counter()
         self.findings: dict[str, list[Finding]] = {kind: [] for kind in LABELLED_FINDINGS}
         self.files: list[FileFacts] = []
+        self.units: list[str] = []  # that the examples of each file are counted in
         self.notes: list[str] = []
         self.useless = False  # no line is wrong, but nothing can be learned
         self.labels: Counter[str] = Counter()
@@ -322,7 +327,7 @@ class _Check:
     def found(self, kind: str, place: Place, message: str) -> None:
         self.counts[kind] += 1
         if len(self.findings[kind]) < self.named:
-            self.findings[kind].append(Finding(kind, place.file, place.line, message))
+            self.findings[kind].append(_finding(kind, place, message))
 
     def opened(
         self, path: AnyPath, columns: Mapping[str, str] | None, format: str | None, separator: str | None
@@ -343,6 +348,7 @@ class _Check:
 
     def file(self, number: int, source: Labelled) -> None:
         count = 0
+        self.units.append(source.unit)
         try:
             for example in source:
                 count += 1
@@ -351,7 +357,7 @@ class _Check:
             self.found("unreadable", Place(str(source.path), 0), _without(str(source.path), str(error)))
         actions = Counter(fault.action for fault in source.faults)
         for fault in source.faults:
-            action = "" if fault.action == "noted" else f" ({fault.action})"
+            action = "" if fault.action == "noted" or fault.kind == UNUSABLE else f" ({fault.action})"
             self.found(fault.kind, fault.place, _without(str(fault.place), fault.message) + action)
         facts = FileFacts(
             str(source.path), number >= self.training, source.describe(), count, actions["dropped"], actions["mended"]
@@ -369,7 +375,8 @@ class _Check:
     def example(self, number: int, example: Example) -> None:
         first, second = example.texts()
         self.characters.append(len(first) + len(second or ""))
-        self.texts.add(hash(example.identity()), hash(example.expected()), number, example.place.line)
+        at = example.place.number or example.place.line
+        self.texts.add(hash(example.identity()), number, at, hash(example.expected()))
         for text in (first, second):
             if text and text is not self._last_text:
                 self.writing(text, example.place)
@@ -423,9 +430,10 @@ class _Check:
         for same in self.texts.repeated():
             leak = same.source >= self.training > same.first_source
             kind = "leak" if leak else "conflict" if same.other_label else "repeated"
-            where = f"the same as {names[same.first_source]}, line {same.first_line}"
+            first = place_at(names[same.first_source], same.first_line, self.units[same.first_source])
             more = ", with another label" if leak and same.other_label else ""
-            self.found(kind, Place(names[same.source], same.line), where + more)
+            place = place_at(names[same.source], same.line, self.units[same.source])
+            self.found(kind, place, f"the same as {first}{more}")
         numbers = self.numbers()
         if numbers is None and self.labelling.classes:
             self.label_findings()
@@ -442,6 +450,7 @@ class _Check:
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
             sound=not (self.useless or self.counts.total()),
+            has_faults=self.useless or any(kind not in REMARKS for kind, count in self.counts.items() if count),
         )
 
     @property
@@ -457,6 +466,9 @@ class _Check:
             values = [(float(label), count) for label, count in self.labels.items()]
         except ValueError:
             return None
+        for label in self.labels:
+            if abs(float(label)) > LARGEST_NUMBER:
+                self.found("large number", self.label_places[label][0], label)
         mean = sum(value * count for value, count in values) / self.labels.total()
         return {"smallest": min(values)[0], "mean": mean, "largest": max(values)[0]}
 
@@ -500,9 +512,11 @@ class _Check:
                 rarer = int(counts[1] <= counts[0])
                 self.counts[thing] = counts[rarer]
                 usual = f"{FORMS[thing][rarer]}; {counts[1 - rarer]:,} texts have {FORMS[thing][1 - rarer]}"
-                self.findings[thing] = [
-                    Finding(thing, place.file, place.line, f"{sign!r}: {usual}") for place, sign in first[rarer]
-                ]
+                self.findings[thing] = [_finding(thing, place, f"{sign!r}: {usual}") for place, sign in first[rarer]]
+
+
+def _finding(kind: str, place: Place, message: str) -> Finding:
+    return Finding(kind, place.file, place.line, message, place.within if place.line else "")
 
 
 def _without(place: str, message: str) -> str:

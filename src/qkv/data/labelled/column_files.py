@@ -16,6 +16,9 @@ Tags are normalised to the spelling of `metrics.entities.find_chunks`:
 
 All are read as by CoNLL's scorer, so any order of tags is accepted. A tag without a type (B, I, O) has the type
 "entity".
+
+Some Chinese files write each character with its index in its word, 科0 技1 全0 方1 位2 (Weibo NER, Peng and Dredze
+2015). If all words at the beginning of a file are like that, the digits are dropped.
 """
 
 import re
@@ -26,7 +29,7 @@ from itertools import accumulate, chain, islice, pairwise
 from typing import NamedTuple
 
 from qkv.data.labelled.examples import Fault, Span, TagExample
-from qkv.data.labelled.opened import Beginning, OpenedFile, ReportFault, Wanted, checked_lines
+from qkv.data.labelled.opened import Beginning, OpenedFile, ReportFault, Wanted, checked_lines, is_blank
 from qkv.errors import InputError
 from qkv.metrics.entities import find_chunks
 
@@ -80,6 +83,8 @@ DOCUMENT = "-DOCSTART-"
 _unspaced = re.compile("[\u3400-\u9fff\uf900-\ufaff\u3040-\u30ff\U00020000-\U0003ffff]")  # 汉字 and kana
 _latin_end, _latin_start = re.compile(r"[^\W_]\Z"), re.compile(r"[^\W_]")
 _looked_at = 200  # sentences
+_indexed = re.compile(r"(.)(0|[1-9]\d*)")  # 科0
+_FEWEST_INDEXED = 4  # words
 
 
 class Sentence(NamedTuple):
@@ -98,7 +103,7 @@ def looks_like_columns(start: Beginning) -> bool:
 
 
 def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
-    sample = list(islice(_sentences(wanted, iter(enumerate(start.lines, 1))), _looked_at))
+    sample = list(islice(_sentences(enumerate(start.lines, 1)), _looked_at))
     if not start.whole and len(sample) > 1:
         sample.pop()
     widths = Counter(len(columns) for sentence in sample for _, columns in sentence.rows)
@@ -112,9 +117,9 @@ def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
             f"{wanted.path}, line {sample[0].rows[0][0]}: {sample[0].rows[0][1][0]!r} has no tag. Each line must "
             "have a word, a tab or space, and its tag."
         )
-    single = all(
-        len(columns[word - 1]) == 1 for sentence in sample for _, columns in sentence.rows if len(columns) >= word
-    )
+    words = [[columns[word - 1] for _, columns in sentence.rows if len(columns) >= word] for sentence in sample]
+    indexed = _are_indexed(words)
+    single = indexed or all(len(one) == 1 for sentence in words for one in sentence)
     tags = (
         [] if tag is None else [[columns[tag - 1] for _, columns in one.rows if len(columns) >= tag] for one in sample]
     )
@@ -123,14 +128,47 @@ def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
         tag = None  # another column; labels are not required
 
     def units() -> Iterator[tuple[int, Sentence]]:
-        for sentence in _sentences(wanted, checked_lines(wanted.path)):
+        for sentence in _sentences(checked_lines(wanted.path)):
             yield sentence.rows[0][0], sentence
 
     def convert(line: int, sentence: Sentence, report: ReportFault) -> Iterable[TagExample]:
+        if indexed:
+            sentence = _without_indices(sentence, word)
         return _example(wanted, line, sentence, word, tag, single, report)
 
     columns = {"text": str(word)} | ({} if tag is None else {"label": str(tag)})
-    return OpenedFile("conll", columns, "" if tag is None else scheme_of(tags), units, convert)
+    notes = [] if tag is None else [scheme_of(tags)]
+    if indexed:
+        notes.append(f"(characters with their index in the word, such as {words[0][0]}: the digits are dropped)")
+    return OpenedFile("conll", columns, " ".join(notes), units, convert)
+
+
+def _are_indexed(sentences: Sequence[Sequence[str]]) -> bool:
+    """Whether every word is a character and its index in a word: 0, or one more than the index before it.
+
+    >>> _are_indexed([["科0", "技1", "全0", "方1", "位2"]]), _are_indexed([["T1", "A5", "B0", "C0"]])
+    (True, False)
+    """
+    if sum(map(len, sentences)) < _FEWEST_INDEXED:
+        return False
+    starts = 0
+    for words in sentences:
+        before = -1
+        for word in words:
+            found = _indexed.fullmatch(word)
+            if found is None or int(found[2]) not in (0, before + 1):
+                return False
+            before = int(found[2])
+            starts += before == 0
+    return starts > 0
+
+
+def _without_indices(sentence: Sentence, word: int) -> Sentence:
+    rows = []
+    for number, columns in sentence.rows:
+        found = _indexed.fullmatch(columns[word - 1]) if len(columns) >= word else None
+        rows.append((number, columns if found is None else [*columns[: word - 1], found[1], *columns[word:]]))
+    return Sentence(rows, sentence.group)
 
 
 def _column(wanted: Wanted, role: str, usual: int, width: int) -> int:
@@ -153,7 +191,7 @@ def _split(line: str) -> list[str]:
     return [" ", *columns] if line[0] == " " and len(columns) == 1 else columns
 
 
-def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[Sentence]:
+def _sentences(numbered: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
     rows: list[tuple[int, list[str]]] = []
     group, documents = None, 0
     for number, line in numbered:
@@ -200,8 +238,9 @@ def _example(
             tags.append(read)
     # a file may begin with characters and continue with words
     text, units = join_words(words, "" if single and all(len(one) == 1 for one in words) else None)
-    if not text.strip():
-        report(Fault(wanted.place(line), "empty text", "the sentence is empty", "dropped"))
+    if is_blank(text):
+        message = "the sentence has nothing but invisible characters"
+        report(Fault(wanted.place(line), "empty text", message, "dropped"))
         return
     spans = None
     if tag is not None:

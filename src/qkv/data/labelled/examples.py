@@ -16,15 +16,38 @@ from numpy.typing import NDArray
 
 
 class Place(NamedTuple):
-    """File and line of an example, for messages and results."""
+    """File and line of an example, for messages and results.
+
+    In a table without lines, and in a JSON document on one line, `number` counts from 1 what `unit` names.
+    """
 
     file: str
-    line: int  # from 1; the first line of the example
+    line: int  # from 1; the first line of the example. Of a table without lines, the row
+    number: int = 0
+    unit: str = "line"
+
+    @property
+    def within(self) -> str:
+        """The place in the file: "line 3", "question 7"."""
+        return f"{self.unit} {self.number or self.line}"
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}"
+        return f"{self.file}, {self.within}" if self.line else self.file
 
 
+def place_at(file: str, number: int, unit: str) -> Place:
+    """The place of an example in a file whose examples are counted in `unit`.
+
+    >>> str(place_at("a.json", 7, "question")), place_at("a.json", 7, "question").line
+    ('a.json, question 7', 1)
+    """
+    if unit == "line":
+        return Place(file, number)
+    return Place(file, number if unit.endswith("row") else 1, number, unit)
+
+
+LARGEST_NUMBER = 1e15
+"""Of the labels of a regression: its square and sums of squares are far from overflow."""
 NO_PLACE = Place("", 0)
 """The place of an example from Python."""
 

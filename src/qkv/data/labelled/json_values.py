@@ -9,7 +9,7 @@ Numbers with a decimal point become `Decimal`, which keeps their spelling.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,6 +195,16 @@ def _under_data(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
         if not cursor.take(","):
             cursor.expect("}")
             return
+
+
+def number_values(
+    values: Iterator[tuple[int, Value | BrokenUnit]], inner: Callable[[Any], int]
+) -> Iterator[tuple[int, Value | BrokenUnit]]:
+    """Number the examples of a document instead of its lines; `inner` is how many of them a value has."""
+    number = 1
+    for _, one in values:
+        yield number, one
+        number += inner(one.value) if isinstance(one, Value) else 1
 
 
 def line_of_each(raw: str, line: int, names: str, count: int) -> list[int]:

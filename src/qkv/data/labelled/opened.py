@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import category
 
-from qkv.data.labelled.examples import AnswerSpan, Example, Fault, Place, Span
+from qkv.data.labelled.examples import AnswerSpan, Example, Fault, Place, Span, place_at
 from qkv.data.readers import BOM, COMPRESSED, UNREADABLE, AnyPath, numbered_lines, open_bytes, unreadable_error
 from qkv.errors import InputError
 
 _LOOKED_AT = 1 << 18  # bytes: hundreds of rows, and little to read
+_LONGEST_FIRST = 1 << 22  # bytes of a first line
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ def read_beginning(path: AnyPath, size: int = _LOOKED_AT) -> Beginning:
     try:
         with open_bytes(file) as stream:
             data = stream.read(size + 1)
+            if len(data) > size and b"\n" not in data:  # a header of many columns is read whole
+                data += stream.readline(_LONGEST_FIRST)
+                size = max(size, len(data) - 1)
     except UNREADABLE as error:
         raise unreadable_error(file, 0, error) from error
     whole = len(data) <= size
@@ -111,6 +116,8 @@ class Labelling:
     # in a table without a header, by the contents of its columns; the flag: labels are required
     guessed: Callable[[Sequence[Sequence[str]], bool], dict[str, str] | None] = lambda rows, needs_labels: None
     shape: Callable[[Any, str | None], str] = lambda value, label: ""  # a more specific name for JSON records
+    counted: str = "record"  # name of an example in a JSON document without line ends
+    inner: Callable[[Any], int] = lambda value: 1  # number of examples in a value of nested JSON
     classes: bool = False  # labels are class names, which can be misspelt, rare or missing
     spans: bool = False  # labels are of spans; then a file may have one word and its tag per line
 
@@ -135,9 +142,24 @@ class Wanted(NamedTuple):
     columns: Mapping[str, str]  # as given: role → name or number
     needs_labels: bool
     separator: str | None = None  # between several labels in one cell
+    unit: str = "line"  # that examples are counted in
+    remembered: Mapping[str, str] = {}  # columns that a model was trained with: used where the file has them
 
-    def place(self, line: int) -> Place:
-        return Place(str(self.path), line)
+    def place(self, number: int) -> Place:
+        return place_at(str(self.path), number, self.unit)
+
+    def recall(self, names: Sequence[str]) -> "Wanted":
+        """Add the remembered columns that a file with these names has; given ones come first."""
+        roles = set(self.columns) | {_SAME_ROLE[role] for role in self.columns if role in _SAME_ROLE}
+        found = {
+            role: value
+            for role, value in self.remembered.items()
+            if role not in roles and (value in names or all(part.strip() in names for part in value.split(",")))
+        }
+        return self._replace(columns={**found, **self.columns}, remembered={})
+
+
+_SAME_ROLE = {"text": "context", "context": "text", "label": "answer", "answer": "label"}
 
 
 class BrokenUnit(NamedTuple):
@@ -154,6 +176,9 @@ class OpenedFile(NamedTuple):
     note: str  # other findings: "without a header", "IOB1"
     units: Callable[[], Iterator[tuple[int, Any]]]  # line and unit, from the beginning at each call
     convert: Convert  # (line, unit, report) → examples
+    unit: str = "line"  # that units are counted in
+    names: tuple[str, ...] = ()  # columns of a table, in order; () for other files
+    record: Callable[[Any], Mapping[str, Any]] | None = None  # the columns or fields of a unit; None: it has none
 
 
 def check_text(text: str, place: Place, what: str) -> str:
@@ -166,6 +191,15 @@ def check_text(text: str, place: Place, what: str) -> str:
         half = f"\\u{ord(text[error.start]):04x}"
         raise InputError(f"{place}: {what} has the lone surrogate {half}: it was truncated.") from None
     return text
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing to see: only white space, control and format characters such as U+200B.
+
+    >>> is_blank(" \u200b\ufeff"), is_blank("好")
+    (True, False)
+    """
+    return all(one.isspace() or category(one) in ("Cc", "Cf") for one in text)
 
 
 def empty_text_fault(place: Place, what: str) -> Fault:

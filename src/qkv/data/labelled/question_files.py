@@ -52,6 +52,21 @@ def nested_questions(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
     return (shape, nested_reader(wanted)) if (shape := question_format(value)) else None
 
 
+def count_questions(value: Any) -> int:
+    """Return the number of questions of an article, a paragraph or a text of C3; of anything else 1."""
+    if is_c3(value):
+        return len(value[1])
+    if not question_format(value):
+        return 1
+    paragraphs = value.get("paragraphs", [value])
+    return sum(len(one["qas"]) for one in paragraphs if isinstance(one, dict) and isinstance(one.get("qas"), list))
+
+
+def _numbers(wanted: Wanted, unit: Value, first: int, names: str, count: int) -> Sequence[int]:
+    """Return the line of each question of a value, or its number in a document on one line."""
+    return line_of_each(unit.raw, first, names, count) if wanted.unit == "line" else range(first, first + count)
+
+
 def nested_reader(wanted: Wanted) -> Convert:
     """Return a reader of articles and paragraphs."""
 
@@ -62,7 +77,7 @@ def nested_reader(wanted: Wanted) -> Convert:
             raise InputError(f'{place}: an article with "paragraphs", or a paragraph with "qas", was expected.')
         paragraphs = _objects(article.get("paragraphs", [article]), place, "paragraphs")
         asked = [_objects(one.get("qas"), place, "qas") for one in paragraphs]
-        lines = iter(line_of_each(unit.raw, line, "question|query_text", sum(map(len, asked))))
+        lines = iter(_numbers(wanted, unit, line, "question|query_text", sum(map(len, asked))))
         title = value_as_text(article.get("title"))
         for paragraph, questions in zip(paragraphs, asked, strict=True):
             context = _first(paragraph, ("context", "context_text"), place)
@@ -224,7 +239,7 @@ def c3_reader(wanted: Wanted) -> Convert:
         text = check_text("\n".join(unit.value[0]), place, "the text")
         name = value_as_text(unit.value[2]) if len(unit.value) > 2 else None
         questions = unit.value[1]
-        lines = line_of_each(unit.raw, line, "question", len(questions))
+        lines = _numbers(wanted, unit, line, "question", len(questions))
         for number, (one, at) in enumerate(zip(questions, lines, strict=True)):
             here = wanted.place(at)
             choices = _choices(one.get("choice", one.get("choices")), here)

@@ -11,10 +11,12 @@ Files are streamed, again for each iteration; only a JSON document is in memory.
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import qkv.data.labelled.annotation_files as annotation_files
 import qkv.data.labelled.question_files as question_files
 import qkv.data.labelled.record_files as text_records
+from qkv.data.labelled.binary_tables import detect_binary, open_record_table, open_sheet
 from qkv.data.labelled.column_files import looks_like_columns, normalise_tag, open_columns
 from qkv.data.labelled.examples import (
     AnswerExample,
@@ -25,6 +27,7 @@ from qkv.data.labelled.examples import (
     TagExample,
     TextExample,
     UnlabelledInput,
+    place_at,
 )
 from qkv.data.labelled.json_values import Value, container_of, read_json_values
 from qkv.data.labelled.opened import (
@@ -39,19 +42,30 @@ from qkv.data.labelled.opened import (
     empty_text_fault,
     read_beginning,
 )
-from qkv.data.labelled.record_files import open_json, open_table
+from qkv.data.labelled.record_files import open_json, open_records, open_table
 from qkv.data.labelled.tables import (
     SPAN_NAMES,
     USUAL_NAMES,
     column_key,
+    detect_sheet,
     detect_table,
     find_choice_columns,
     guess_columns,
 )
-from qkv.data.readers import AnyPath
+from qkv.data.readers import AnyPath, check_file, encoding_note
 from qkv.errors import InputError, did_you_mean
 
 UNUSABLE = "unusable"  # kind of fault for an InputError in lenient mode
+
+
+class RowError(InputError):
+    """One row cannot be used; the others may be (`lenient`)."""
+
+
+class Row(NamedTuple):
+    place: Place
+    record: Mapping[str, Any] | None  # its columns or fields; None if the format has none
+    examples: list[Example]
 
 
 class Labelled:
@@ -61,35 +75,51 @@ class Labelled:
     """
 
     def __init__(self, path: Path, task: str, opened: OpenedFile, lenient: bool = False) -> None:
-        """`lenient`: an unusable row is a fault instead of an error, as needed for checks."""
+        """`lenient`: an unusable row is a fault instead of an error."""
         self.path, self.task = path, task
-        self.format, self.columns = opened.format, opened.columns
+        self.format, self.columns, self.unit = opened.format, opened.columns, opened.unit
+        self.names = opened.names  # of a table's columns; () for other files
         self.faults: list[Fault] = []
         self._opened, self._lenient = opened, lenient
 
     def __iter__(self) -> Iterator[Example]:
-        return self._examples(self._new_faults())
+        return (example for row in self.rows() for example in row.examples)
 
-    def _new_faults(self) -> list[Fault]:
+    def rows(self) -> Iterator["Row"]:
+        """Yield every row, record or sentence with its examples: none if it was dropped."""
         self.faults = []
-        return self.faults
+        return self._rows(self.faults)
 
-    def _examples(self, faults: list[Fault]) -> Iterator[Example]:
-        convert = self._opened.convert
+    @property
+    def note(self) -> str:
+        """What is unusual about the file: "without a header", "read as GB18030"."""
+        return self._opened.note
+
+    @property
+    def has_records(self) -> bool:
+        """Whether rows have columns or fields of their own."""
+        return self._opened.record is not None
+
+    def _rows(self, faults: list[Fault]) -> Iterator["Row"]:
+        convert, record = self._opened.convert, self._opened.record
         fits = False  # a labelled example was read, so the task fits; or another task was already suggested
-        for line, unit in self._opened.units():
+        for number, unit in self._opened.units():
+            place = place_at(str(self.path), number, self.unit)
+            examples: list[Example] = []
             try:
                 if isinstance(unit, BrokenUnit):
                     raise unit.error
-                for example in convert(line, unit, faults.append):
+                for example in convert(number, unit, faults.append):
                     fits = fits or bool(example.counted())  # an empty list may be labels or spans
-                    yield example
+                    examples.append(example)
             except InputError as error:
                 message = str(error) if fits else f"{error}{_other_task(self.path, self.task)}"
                 fits = True
                 if not self._lenient:
-                    raise InputError(message) from error
-                faults.append(Fault(Place(str(self.path), line), UNUSABLE, message, "dropped"))
+                    yield Row(place, None, examples)
+                    raise RowError(message) from error
+                faults.append(Fault(place, UNUSABLE, message, "dropped"))
+            yield Row(place, None if record is None or isinstance(unit, BrokenUnit) else record(unit), examples)
 
     def describe(self) -> str:
         """Return the format and the columns in one line, for people."""
@@ -107,23 +137,31 @@ def labelled(
     separator: str | None = None,
     needs_labels: bool = True,
     lenient: bool = False,
+    remembered: Mapping[str, str] | None = None,
 ) -> Labelled:
     """Open a file for a task: "classify", "tag", "answer" or "choice".
 
     `columns` are the columns by role ({"text": "评论", "label": "3"}): a name of the header, or a number from 1.
     `separator` separates several labels in one cell, as in "sport|music". Without `needs_labels` a file may have no
-    labels, and may be plain lines of text.
+    labels, and may be plain lines of text. `remembered` are columns that a model was trained with: they are used where
+    the file has them and none was given.
     """
     labelling = labelling_for(task)
-    start = read_beginning(path)
-    wanted = Wanted(start.path, labelling, _check_roles(columns or {}, labelling), needs_labels, separator)
+    file = check_file(path)
+    known = {role: name for role, name in (remembered or {}).items() if role in labelling.roles}
+    if not needs_labels:
+        known = {role: name for role, name in known.items() if role not in ("label", "answer")}
+    given = _check_roles(columns or {}, labelling)
+    wanted = Wanted(file, labelling, given, needs_labels, separator, remembered=known)
     try:
-        opened = _open_file(start, wanted, format)
+        opened = _open_file(wanted, format)
     except InputError as error:
         if needs_labels and format is None:
-            raise InputError(f"{error}{_other_task(start.path, task)}") from error
+            raise InputError(f"{error}{_other_task(file, task)}") from error
         raise
-    return Labelled(start.path, task, opened, lenient)
+    if note := encoding_note(file):
+        opened = opened._replace(note=f"{opened.note} {note}".strip())
+    return Labelled(file, task, opened, lenient)
 
 
 def _other_task(path: Path, task: str) -> str:
@@ -154,12 +192,20 @@ def _check_roles(columns: Mapping[str, str], labelling: Labelling) -> dict[str, 
     return {role: str(value) for role, value in columns.items()}
 
 
-def _open_file(start: Beginning, wanted: Wanted, format: str | None) -> OpenedFile:
+def _open_file(wanted: Wanted, format: str | None) -> OpenedFile:
     found = check_format(format) if format is not None else None
+    named = {**wanted.remembered, **wanted.columns}  # a row with one of these names is a header
+    if binary := detect_binary(wanted.path):
+        if binary == "xlsx":
+            return open_table(detect_sheet(open_sheet(wanted.path), named), wanted)
+        return open_records(open_record_table(wanted.path, binary), wanted)
+    if found in BINARY:
+        raise InputError(f"{wanted.path} is a text file, not {found}. Leave --format out.")
+    start = read_beginning(wanted.path)
     if found is None:
         found = detect_format(start, wanted)
     if found in ("csv", "tsv"):
-        return open_table(start, wanted, found)
+        return open_table(detect_table(start, found, named), wanted)
     if found in ("json", "jsonl"):
         return open_json(start, wanted, found)
     if found == "conll":
@@ -190,11 +236,13 @@ def _open_lines(wanted: Wanted) -> OpenedFile:
 #
 #     conll    a word and its tag per line           tag
 #     csv tsv  rows of cells                         classify; tag, answer and choice too
+#     parquet arrow xlsx                             the same (binary_tables.py)
 #     jsonl    an object per line                    all tasks
 #     json     a list, an object, several objects    all tasks; SQuAD, CMRC, C3, CLUENER, Label Studio
 #     lines    a text per line, without labels       classify, tag
 
-_FORMATS = ("csv", "tsv", "jsonl", "json", "conll", "lines")
+BINARY = ("parquet", "arrow", "xlsx")
+_FORMATS = ("csv", "tsv", "jsonl", "json", "conll", "lines", *BINARY)
 _SHAPES = {"squad": "json", "cmrc": "json", "c3": "json", "cluener": "json", "label-studio": "json", "doccano": "jsonl"}
 """Names of formats by contents; whether the file is json or jsonl is detected anyway."""
 
@@ -243,6 +291,11 @@ def detect_format(start: Beginning, wanted: Wanted) -> str:
 
 def guess_task(path: AnyPath) -> str | None:
     """Return classify, tag, answer or choice; None for a corpus: plain text, or JSON lines without a label."""
+    file = check_file(path)
+    if binary := detect_binary(file):
+        if binary == "xlsx":
+            return _of_names(detect_sheet(open_sheet(file), {}).header or ()) or "classify"
+        return _of_records([record for _, record in islice(open_record_table(file, binary).rows(), 20)]) or "classify"
     start = read_beginning(path)
     if container := container_of(start):
         return _of_json(start, container)
@@ -267,15 +320,18 @@ def _of_json(start: Beginning, container: str) -> str | None:
         return "choice"
     if annotation_files.is_label_studio(first):
         return "tag" if any('"labels"' in one or "'labels'" in one for one in map(str, values)) else "classify"
-    records = [value for value in values if isinstance(value, dict)]
+    task = _of_records([value for value in values if isinstance(value, dict)])
+    return task or ("classify" if container == "json" else None)
+
+
+def _of_records(records: list[dict[str, Any]]) -> str | None:
     names = list({name: None for record in records for name in record})
     if task := _of_names(names):
         return task
     for name in names:
         if column_key(name) in _spans and any(_is_spans(record.get(name)) for record in records):
             return "tag"
-    labelled = any(column_key(name) in _labels for name in names)
-    return "classify" if labelled or container == "json" else None
+    return "classify" if any(column_key(name) in _labels for name in names) else None
 
 
 def _of_names(names: list[str] | tuple[str, ...]) -> str | None:
@@ -340,6 +396,8 @@ _QUESTIONS = Labelling(
     columns=question_files.answer_columns,
     reader=question_files.answer_reader,
     nested=question_files.nested_questions,
+    counted="question",
+    inner=question_files.count_questions,
     numbered=question_files.answer_columns,
 )
 _CHOICES = Labelling(
@@ -353,6 +411,8 @@ _CHOICES = Labelling(
     columns=question_files.choice_roles,
     reader=question_files.choice_reader,
     nested=question_files.nested_choices,
+    counted="question",
+    inner=question_files.count_questions,
     numbered=question_files.choice_roles,
 )
 

@@ -1,4 +1,4 @@
-"""Files of records, opened for a task: tables (csv, tsv) and JSON (jsonl, lists, SQuAD and similar).
+"""Files of records, opened for a task: tables (csv, tsv, xlsx, parquet) and JSON (jsonl, lists, SQuAD and similar).
 
 The columns are determined once, from the beginning of the file; record_files.py, annotation_files.py and
 question_files.py convert records to examples.
@@ -6,13 +6,15 @@ question_files.py convert records to examples.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+from qkv.data.labelled.binary_tables import RecordTable
 from qkv.data.labelled.examples import Example, Fault, Place, TextExample
-from qkv.data.labelled.json_values import Value, container_of, read_json_values
+from qkv.data.labelled.json_values import Value, container_of, number_values, read_json_values
 from qkv.data.labelled.opened import (
     Beginning,
     BrokenUnit,
@@ -25,21 +27,23 @@ from qkv.data.labelled.opened import (
     empty_text_fault,
 )
 from qkv.data.labelled.tables import (
+    MOST_NAMES,
     TableFile,
     ask_for_columns,
-    detect_table,
     find_given_column,
     find_usual_column,
     find_usual_pair,
+    may_be_header,
     quote_names,
 )
-from qkv.errors import InputError
+from qkv.errors import InputError, did_you_mean
 
 _LOOKED_AT = 50  # records read for the names of fields
 
 
-def open_table(start: Beginning, wanted: Wanted, format: str) -> OpenedFile:
-    found = detect_table(start, format, wanted.columns)
+def open_table(found: TableFile, wanted: Wanted) -> OpenedFile:
+    """Open a table of plain cells: csv, tsv or a sheet of an Excel file."""
+    wanted = wanted._replace(unit=found.unit).recall(found.names)
     columns = _open_with_header(wanted, found) if found.header is not None else _open_without_header(wanted, found)
     names = found.names
     used = {name for value in columns.values() for name in (value, *value.split(","))}
@@ -55,7 +59,25 @@ def open_table(start: Beginning, wanted: Wanted, format: str) -> OpenedFile:
             _check_width(wanted, line, cells, found, needed, extra_is_fine, report)
         yield from reader(line, dict(zip(names, cells, strict=False)), report)
 
-    return OpenedFile(found.format, columns, found.note, found.rows, convert)
+    keys = _different(names)
+    return OpenedFile(
+        found.format, columns, found.note, found.rows, convert, found.unit, keys,
+        lambda cells: dict(zip(keys, cells, strict=False)),
+    )  # fmt: skip
+
+
+def _different(names: Sequence[str]) -> tuple[str, ...]:
+    """Number names that occur more than once.
+
+    >>> _different(["a", "b", "a"])
+    ('a', 'b', 'a_2')
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return tuple(found)
 
 
 def _open_with_header(wanted: Wanted, found: TableFile) -> dict[str, str]:
@@ -70,9 +92,16 @@ def _open_without_header(wanted: Wanted, found: TableFile) -> dict[str, str]:
         raise InputError(f"{where} has no row that can be read as {found.format}.")
     for role, value in wanted.columns.items():
         if not all(part.strip().isdigit() for part in value.split(",")):
+            first = found.sample[0]
+            if may_be_header(first):
+                raise InputError(
+                    f"{where} has no column {value!r}: its first line is {quote_names(first)}."
+                    f"{did_you_mean(value, first)} Give the {role} as one of these names, or as a number from 1 to "
+                    f"{found.width:,} if this line is not a header."
+                )
             raise InputError(
-                f"{where} has no column {value!r}: its first line is not a header but {quote_names(found.sample[0])}. "
-                f"Give the {role} as a number from 1 to {found.width}, or write a header."
+                f"{where} has no column {value!r}: its first line is not a header but {quote_names(first)}. "
+                f"Give the {role} as a number from 1 to {found.width:,}, or write a header."
             )
     if wanted.columns:
         columns = wanted.labelling.numbered(wanted, found.names, where)
@@ -81,10 +110,18 @@ def _open_without_header(wanted: Wanted, found: TableFile) -> dict[str, str]:
     missing = wanted.labelling.missing(columns, wanted.needs_labels)
     if not missing:
         return columns
-    shown = "; ".join(f"{number}: {abbreviate(cell, 30)}" for number, cell in enumerate(found.sample[0], 1))
+    cells = found.sample[0]
+    shown = "; ".join(f"{number}: {abbreviate(cell, 30)}" for number, cell in enumerate(cells[:MOST_NAMES], 1))
+    more = f"; and {len(cells) - MOST_NAMES:,} more" if len(cells) > MOST_NAMES else ""
+    unclear = f"it is unclear which column is the {' and which the '.join(missing)}"
+    if not may_be_header(cells):
+        raise InputError(
+            f"{where} has no header, so {unclear}. Its first line has {shown}{more}. "
+            f"{ask_for_columns(*missing).replace('NAME', 'NUMBER')}"
+        )
     raise InputError(
-        f"{where} has no header, so it is unclear which column is the {' and which the '.join(missing)}. Its first "
-        f"line has {shown}. {ask_for_columns(*missing).replace('NAME', 'NUMBER')}"
+        f"{where}: {unclear}: its first line, {shown}{more}, has no usual name of a column. "
+        f"{ask_for_columns(*missing)[:-1]}: a name if this line is a header, or else a number."
     )
 
 
@@ -112,9 +149,12 @@ def _check_width(
 
 def open_json(start: Beginning, wanted: Wanted, container: str | None = None) -> OpenedFile:
     container = container or container_of(start) or "json"
+    if container == "json" and start.ending != ".jsonl" and sum(bool(line.strip()) for line in start.lines) == 1:
+        wanted = wanted._replace(unit=wanted.labelling.counted)  # all would be on line 1
 
     def units() -> Iterator[tuple[int, Value | BrokenUnit]]:
-        return read_json_values(wanted.path, container)
+        found = read_json_values(wanted.path, container)
+        return found if wanted.unit == "line" else number_values(found, wanted.labelling.inner)
 
     line, unit = next(units(), (0, None))
     if unit is None:
@@ -124,7 +164,7 @@ def open_json(start: Beginning, wanted: Wanted, container: str | None = None) ->
     value = unit.value
     if nested := wanted.labelling.nested(wanted, value):
         format, reader = nested
-        return OpenedFile(format, {}, "", units, reader)
+        return OpenedFile(format, {}, "", units, reader, wanted.unit)
     if not isinstance(value, dict):
         raise InputError(
             f"{wanted.place(line)}: an object such as {{{wanted.labelling.record}}} was expected, not "
@@ -134,6 +174,7 @@ def open_json(start: Beginning, wanted: Wanted, container: str | None = None) ->
     for _, one in islice(units(), _LOOKED_AT):
         if isinstance(one, Value) and isinstance(one.value, dict):
             names |= dict.fromkeys(one.value)
+    wanted = wanted.recall(list(names))
     columns = wanted.labelling.columns(wanted, list(names), str(wanted.place(line)))
     reader = wanted.labelling.reader(wanted, columns, list(names))
 
@@ -144,7 +185,19 @@ def open_json(start: Beginning, wanted: Wanted, container: str | None = None) ->
         yield from reader(line, record, report)
 
     shape = wanted.labelling.shape(value, columns.get("label"))
-    return OpenedFile(shape or container, columns, "", units, convert)
+    return OpenedFile(shape or container, columns, "", units, convert, wanted.unit, record=_fields)
+
+
+def _fields(unit: Value) -> Mapping[str, Any]:
+    return unit.value if isinstance(unit.value, dict) else {}
+
+
+def open_records(table: RecordTable, wanted: Wanted) -> OpenedFile:
+    """Open a table whose cells have types: parquet or Arrow."""
+    wanted = wanted._replace(unit=table.unit).recall(table.names)
+    columns = wanted.labelling.columns(wanted, table.names, str(wanted.path))
+    reader = wanted.labelling.reader(wanted, columns, table.names)
+    return OpenedFile(table.format, columns, "", table.rows, reader, table.unit, table.names, lambda record: record)
 
 
 # --- Texts and text pairs with labels from records: rows of a table, or JSON objects.

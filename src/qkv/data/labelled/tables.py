@@ -17,8 +17,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from qkv.data.labelled.binary_tables import Sheet
 from qkv.data.labelled.opened import Beginning, checked_lines
 from qkv.errors import InputError, did_you_mean
 
@@ -78,9 +80,12 @@ def is_header(cells: Sequence[str], given: Mapping[str, str]) -> bool:
     (True, False, True)
     """
     named = {name for value in given.values() for name in (value, *value.split(",")) if not name.isdigit()}
-    return any(cell.strip() in named or column_key(cell) in _KNOWN for cell in cells) and not any(
-        _number.fullmatch(cell.strip()) for cell in cells
-    )
+    return any(cell.strip() in named or column_key(cell) in _KNOWN for cell in cells) and may_be_header(cells)
+
+
+def may_be_header(cells: Sequence[str]) -> bool:
+    """Whether a row has no number."""
+    return not any(_number.fullmatch(cell.strip()) for cell in cells)
 
 
 def find_given_column(role: str, value: str, names: Sequence[str], where: str) -> str:
@@ -178,8 +183,13 @@ def _kind(cells: Sequence[str]) -> str:
     return ""
 
 
+MOST_NAMES = 20
+
+
 def quote_names(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names)) or "none"
+    """List names for a message, the first ones only if there are many."""
+    shown = ", ".join(repr(name if len(name) <= 60 else name[:59] + "…") for name in names[:MOST_NAMES]) or "none"
+    return f"{shown} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else shown
 
 
 def ask_for_columns(*roles: str) -> str:
@@ -202,6 +212,7 @@ class TableFile:
     header: tuple[str, ...] | None
     width: int  # number of columns of the header, or else of most rows
     sample: tuple[tuple[str, ...], ...]  # rows from the beginning, without the header
+    sheet: Sheet | None = None  # of an Excel file; None: a text file
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,19 +221,30 @@ class TableFile:
 
     @property
     def format(self) -> str:
-        return "csv" if self.quoted else "tsv"
+        return "xlsx" if self.sheet else "csv" if self.quoted else "tsv"
+
+    @property
+    def unit(self) -> str:
+        return self.sheet.unit if self.sheet else "line"
 
     @property
     def note(self) -> str:
         """Unusual properties of the table."""
         notes = [] if self.header else ["without a header"]
+        if self.sheet is not None:
+            return " ".join([self.sheet.note, *notes])
         if self.separator != ("," if self.quoted else "\t"):
             notes.append(f"separated by {SEPARATORS.get(self.separator, repr(self.separator))}")
         return " ".join(notes)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line and cells of every row below the header; blank lines are skipped."""
-        found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
+        found: Iterator[tuple[int, list[str]]]
+        if self.sheet is not None:
+            # empty cells at the end of a row are not stored
+            found = ((number, cells + [""] * (self.width - len(cells))) for number, cells in self.sheet.rows())
+        else:
+            found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
         if self.header is not None:
             next(found, None)
         return found
@@ -232,13 +254,40 @@ def detect_table(start: Beginning, format: str, given: Mapping[str, str]) -> Tab
     """Detect separator, quoting and header of a table; `given` are the columns that the caller named."""
     separator = _detect_separator(start, format)
     quoted = _is_quoted(start, separator)
-    sample = list(_sample(start, separator, quoted))
+    return _table(start.path, separator, quoted, list(_sample(start, separator, quoted)), given)
+
+
+def detect_sheet(sheet: Sheet, given: Mapping[str, str]) -> TableFile:
+    """Detect the header of a sheet of an Excel file."""
+    sample = [cells for _, cells in islice(sheet.rows(), ROWS_LOOKED_AT)]
+    return _table(sheet.path, ",", True, sample, given, sheet)
+
+
+def _table(
+    path: Path, separator: str, quoted: bool, sample: list[list[str]], given: Mapping[str, str],
+    sheet: Sheet | None = None,
+) -> TableFile:  # fmt: skip
     header = None
-    if sample and is_header(sample[0], given):
+    if sample and (is_header(sample[0], given) or _is_above_numbers(sample)):
         header = tuple(cell.strip() for cell in sample.pop(0))
     widths = Counter(map(len, sample))
     width = len(header) if header else widths.most_common(1)[0][0] if widths else 0
-    return TableFile(start.path, separator, quoted, header, width, tuple(map(tuple, sample)))
+    return TableFile(path, separator, quoted, header, width, tuple(map(tuple, sample)), sheet)
+
+
+def _is_above_numbers(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has short, different names, one of them above a column of numbers.
+
+    >>> _is_above_numbers([["Ticket", "Message"], ["17", "Where is it?"], ["18", "Hello"], ["19", "No"]])
+    True
+    """
+    first, rest = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    names = [cell.strip() for cell in first]
+    if len(rest) < 3 or len(set(names)) < len(names) or not all(0 < len(name) <= 40 for name in names):
+        return False
+    return may_be_header(names) and any(
+        all(_number.fullmatch(row[column].strip()) for row in rest) for column in range(len(names))
+    )
 
 
 def _detect_separator(start: Beginning, format: str) -> str:

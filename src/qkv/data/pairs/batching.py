@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch, Integers, chunks
+from qkv.data.batch import Batch, Integers, chunks, cut_batches
 from qkv.data.pairs.files import Pair
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -59,10 +59,6 @@ class Languages(NamedTuple):
     def of(cls, source: Tokenizer, target: Tokenizer) -> "Languages":
         never = tuple(sorted(set(target.special_ids) - {target.sep_id}))
         return cls(source, target, target.cls_id, target.sep_id, source.sep_id, never)
-
-    @property
-    def are_joint(self) -> bool:
-        return self.source is self.target
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode source texts as the encoder reads them: [x1 … xn, end]"""
@@ -237,7 +233,7 @@ class PairBatches:
         if epoch not in self._plans:
             draw = np.random.default_rng((self.seed, epoch))
             order = np.argsort(self.weights * (1 + BLUR * draw.random(len(self.weights))), kind="stable")
-            batches = _cut(order, self.weights[order], self.tokens_per_batch)
+            batches = cut_batches(order, self.weights[order], self.tokens_per_batch)
             self._plans = {old: plan for old, plan in self._plans.items() if old >= epoch - 1}
             self._plans[epoch] = [batches[place] for place in draw.permutation(len(batches))]
         return self._plans[epoch]
@@ -256,18 +252,3 @@ class PairBatches:
                 torch.from_numpy(target), lengths.tolist(), examples=examples, labels={NEXT: torch.from_numpy(labels)}
             ),
         )
-
-
-def _cut(order: Integers, weights: Integers, tokens: int) -> list[Integers]:
-    """Split rows in this order into batches of as many as fit the budget, at least one.
-
-    >>> [batch.tolist() for batch in _cut(np.array([3, 0, 1, 2]), np.array([2, 3, 4, 9]), 6)]
-    [[3, 0], [1], [2]]
-    """
-    reach = np.cumsum(weights)
-    batches, begin, before = [], 0, 0
-    while begin < len(order):
-        end = max(int(np.searchsorted(reach, before + tokens, side="right")), begin + 1)
-        batches.append(order[begin:end])
-        begin, before = end, int(reach[end - 1])
-    return batches

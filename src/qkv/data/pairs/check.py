@@ -38,6 +38,8 @@ PAIR_FINDINGS = {
     "control": "control characters, which are dropped",
     "long": "pairs with a side longer than the model, which are dropped",
 }
+REMARKS = ("repeated", "long")
+"""Findings that are no faults."""
 TRAINED_ON = ("train", "more")
 _NAMED = 20  # findings of each kind in the report
 _AT_ONCE = 1_024  # pairs tokenized together
@@ -67,6 +69,7 @@ class PairReport:
     findings: list[Finding]  # the first of each kind
     notes: list[str]
     sound: bool  # no findings, and there are training pairs
+    has_faults: bool  # something is wrong; not if all findings are remarks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -102,7 +105,7 @@ class _Check:
         self.findings: dict[str, list[Finding]] = {kind: [] for kind in PAIR_FINDINGS}
         self.facts: list[PairFacts] = []
         self.notes: list[str] = []
-        self.numbers, self.lines = array("H"), array("I")  # file and line of every pair
+        self.numbers, self.lines = array("I"), array("I")  # file and line of every pair
         self.characters = (array("I"), array("I"))
         self.tokens = (array("I"), array("I"))
         self.sources, self.targets, self.both = SameTexts(), SameTexts(), SameTexts()
@@ -111,7 +114,9 @@ class _Check:
     def found(self, kind: str, place: Place, message: str) -> None:
         self.counts[kind] += 1
         if len(self.findings[kind]) < self.named:
-            self.findings[kind].append(Finding(kind, place.file, place.line, message))
+            self.findings[kind].append(
+                Finding(kind, place.file, place.line, message, place.within if place.line else "")
+            )
 
     def file(self, number: int) -> None:
         part, source = self.files[number]
@@ -135,9 +140,9 @@ class _Check:
         self.numbers.append(number)
         self.lines.append(pair.place.line)
         keys = [hash(fold_to_letters(text)) for text in pair[:2]]
-        self.sources.add(keys[0], keys[1], number, pair.place.line)
-        self.targets.add(keys[1], keys[0], number, pair.place.line)
-        self.both.add(hash((keys[0], keys[1])), 0, number, pair.place.line)
+        self.sources.add(keys[0], number, pair.place.line, label=keys[1])
+        self.targets.add(keys[1], number, pair.place.line)
+        self.both.add(hash((keys[0], keys[1])), number, pair.place.line)
         for lengths, side, text in zip(self.characters, SIDES, pair[:2], strict=True):
             lengths.append(len(text))
             if not text.isascii() or not text.isprintable():
@@ -178,6 +183,7 @@ class _Check:
                     "tokens are dropped in training (max_length). With a tokenizer (--model) they are counted."
                 )
         trained_on = sum(facts.pairs for facts in self.facts if facts.part in TRAINED_ON)
+        lacking = not trained_on or not all(facts.pairs for facts in self.facts)
         return PairReport(
             files=self.facts,
             pairs=trained_on,
@@ -190,7 +196,8 @@ class _Check:
             counts={kind: self.counts[kind] for kind in PAIR_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
-            sound=bool(trained_on) and not self.counts.total() and all(facts.pairs for facts in self.facts),
+            sound=not lacking and not self.counts.total(),
+            has_faults=lacking or any(kind not in REMARKS for kind, count in self.counts.items() if count),
         )
 
     def place(self, number: int, line: int) -> Place:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.data.labelled.check import find_typos
-from qkv.data.labelled.examples import Example, Fault, choose_held_out
-from qkv.data.labelled.reader import labelled
+from qkv.data.labelled.examples import Example, Fault, Place, choose_held_out
+from qkv.data.labelled.reader import UNUSABLE, RowError, labelled
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.finetune.facts import Leak
@@ -119,16 +119,17 @@ def report_leaks(train: DataPart, other: DataPart) -> list[Leak]:
     both = [example for example in other.examples if example.identity() in seen]
     if not both:
         return []
-    text = _leak(len(both), len(other.examples), other.source, train.source, both[0].place.line)
+    text = _leak(len(both), len(other.examples), other.source, train.source, both[0].place)
     return [Leak(len(both) / len(other.examples), text)]
 
 
-def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
+def _leak(both: int, of: int, dev: str, train: str, place: Place) -> Phrase:
     here, there = Path(dev).name, Path(train).name
+    first = f"在第 {place.line} 行" if place.unit == "line" else f"：{place.within}"
     return Phrase(
-        f"{both:,} of {of:,} examples of {here} also stand in {there} (the first: line {line}): "
+        f"{both:,} of {of:,} examples of {here} also stand in {there} (the first: {place.within}): "
         "scores on them are too good.",
-        f"{here} 的 {of:,} 条样本中有 {both:,} 条也出现在 {there} 里（第一条在第 {line} 行）：这些样本上的分数偏高。",
+        f"{here} 的 {of:,} 条样本中有 {both:,} 条也出现在 {there} 里（第一条{first}）：这些样本上的分数偏高。",
     )
 
 
@@ -166,8 +167,12 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
         columns=config.data.columns.given(),
         format=config.data.format,
         separator=config.data.separator,
+        lenient=config.data.skip_bad,
     )
-    examples = tuple(source)
+    try:
+        examples = tuple(source)
+    except RowError as error:
+        raise InputError(f"{error} To leave out all rows that cannot be used, add --skip-bad.") from error
     if not examples:
         dropped = f" ({len(source.faults)} were dropped: {source.faults[0].message})" if source.faults else ""
         raise InputError(f"{path} holds no example to learn from{dropped}.")
@@ -175,7 +180,9 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
     if all(example.several and len(example.labels()) == 1 for example in examples):
         examples = tuple(example.single() for example in examples)
     if tell is not None:
-        tell(f"{path}: {len(examples):,} examples ({source.describe()})")
+        skipped = sum(fault.kind == UNUSABLE for fault in source.faults)
+        left_out = f", {skipped:,} rows that cannot be used were left out: faults.jsonl" if skipped else ""
+        tell(f"{path}: {len(examples):,} examples ({source.describe()}){left_out}")
     return DataPart(str(path), examples, tuple(source.faults))
 
 

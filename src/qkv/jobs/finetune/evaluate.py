@@ -206,7 +206,7 @@ def evaluate_examples(
         if progress is not None:
             progress(len(chunk))
     if not lengths:
-        raise InputError("There is no example to judge the model by.")
+        raise InputError("There is no example to evaluate on.")
     edges = (0, *_LENGTHS, longest)
     return EvaluationResult(
         scorer.result(),

@@ -30,11 +30,11 @@ from qkv.jobs.finetune.tables import (
     length_table,
     score_sections,
 )
-from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent
+from qkv.report.bilingual import SPACE, Phrase, Words, duration, parameter_count, percent
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
 from qkv.report.plane import Axis, Dots, Plane, Planes, Rule
-from qkv.report.run_log import RunLog, read_run
+from qkv.report.run_log import RunLog, chart_learning_rate, read_run
 from qkv.report.tables import Confusion
 from qkv.tasks.table import ERROR, PART_NAMES, SHARE, find_metric, task_words
 from qkv.tasks.task import Scored
@@ -166,8 +166,7 @@ def draw_training_curves(
         format="percent" if what.kind == SHARE else "number",
     )
     if log.logged("lr"):
-        rate = Phrase("Learning rate", "学习率")
-        yield Chart(rate, (Series(rate, log.logged("lr")),), format="rate", from_zero=True)
+        yield chart_learning_rate(log)
 
 
 def _of_the_task(log: RunLog) -> str:
@@ -205,8 +204,7 @@ def _facts(facts: FinetuneFacts) -> Iterator[Words]:
     if labels:
         yield Phrase(f"{labels:,} label{'' if labels == 1 else 's'}", f"{labels:,} 个标签")
     if facts.cost.parameters:
-        n = count(facts.cost.parameters)
-        yield Phrase(f"{n.en} parameters", f"{n.zh}{'' if n.zh[-1] in '万亿' else ' '}个参数")
+        yield parameter_count(facts.cost.parameters)
     if facts.cost.seconds > 0:
         yield duration(facts.cost.seconds)
 

@@ -67,6 +67,7 @@ class DataChoice:
     dev_share: float = 0.1
     split_seed: int = 0
     columns: Columns = field(default_factory=Columns)
+    skip_bad: bool = False  # leave out rows that cannot be used, such as one without a label, instead of stopping
 
     def __post_init__(self) -> None:
         if not 0 < self.dev_share < 1:
@@ -153,10 +154,10 @@ RETRY = 0.33
 def default_settings(
     task: str, transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
 ) -> dict[str, Any]:
-    """The defaults by task, trained layers and width of the model.
+    """The default training settings, by task, trained layers and width of the model.
 
-    `width` is that of a BERT or a GPT. None is an encoder without attention, which takes the learning rate of a head,
-    or, on a language model that is trained too, that of a small BERT.
+    `width` is that of a BERT or a GPT. None is a new encoder, with the learning rate of a head; on a language model
+    that is trained with it, that of a small BERT.
     """
     lr, warmup = LONE, WARMUP[""]
     if width is not None and transfer.moves_encoder:
@@ -236,7 +237,7 @@ def locate_model(model: str) -> str:
     kind = model.removeprefix(SCRATCH)
     if kind not in READER_KINDS:
         raise InputError(
-            f"There is no reader '{kind}'.{did_you_mean(kind, READER_KINDS)} Known: {', '.join(READER_KINDS)}."
+            f"There is no encoder '{kind}'.{did_you_mean(kind, READER_KINDS)} Known: {', '.join(READER_KINDS)}."
         )
     return model
 
@@ -259,7 +260,7 @@ def resolve_encoder(config: FinetuneConfig, describe: Described = describe_model
     if config.embeddings is not None:
         raise InputError(
             f"{config.model} ({facts.model_type}) is itself what --embeddings brings. Give one of the two with "
-            "--embeddings, and a reader for it with --model, scratch:lstm for example."
+            "--embeddings, and a new encoder for it with --model, scratch:lstm for example."
         )
     return replace(config, model=f"{SCRATCH}lookup", embeddings=config.model)
 
@@ -313,11 +314,10 @@ def check_sources(config: FinetuneConfig) -> None:
     for name in ("embeddings", "tokenizer"):
         if getattr(config, name) is not None:
             raise InputError(
-                f"{name} is for a reader made from nothing, --model scratch:lstm for example; {config.model} has its "
-                "own."
+                f"{name} is for a new encoder, --model scratch:lstm for example; {config.model} has its own."
             )
     if config.reader != ReaderSettings():
-        raise InputError(f"reader.* are sizes of a reader made from nothing; {config.model} has its own.")
+        raise InputError(f"reader.* are sizes of a new encoder; {config.model} has its own.")
 
 
 def check_encoder_sizes(config: FinetuneConfig) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from unicodedata import east_asian_width
 
-from qkv.data.labelled.examples import Fault
+from qkv.data.labelled.examples import Fault, Place
 from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, LengthBin, MixFacts, Shown
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent, safe, size, spans
@@ -20,7 +20,7 @@ from qkv.tasks.task import LabelScore, Scored
 
 ACTIONS = {
     "dropped": Phrase("left out", "略去"),
-    "mended": Phrase("mended", "修正"),
+    "mended": Phrase("repaired", "修正"),
     "noted": Phrase("noted", "记录"),
 }
 _SHOWN = 12
@@ -45,7 +45,7 @@ class DataUsed:
             Phrase("tokens", "词元"),
             Phrase("longest", "最长"),
             Phrase("in windows", "分窗口的"),
-            Phrase("mended", "修正"),
+            Phrase("repaired", "修正"),
             Phrase("left out", "略去"),
         )
         text = render_bar_table(headings, [_row(name, part) for name, part in self.parts])
@@ -85,12 +85,16 @@ def _row(name: str, part: DataFacts) -> tuple[TableCell, ...]:
     )
 
 
+def _at(place: Place) -> str:
+    return f"{place.file}:{place.line}" if place.unit == "line" else str(place)
+
+
 def _faults(faults: Sequence[Fault], missing: int) -> str:
     if not faults:
         return ""
     items = [
         f'<li><b class="{safe(fault.action)}">{spans(ACTIONS.get(fault.action, fault.action))}</b>'
-        f"<code>{safe(f'{fault.place.file}:{fault.place.line}')}</code><span>{safe(fault.message)}</span></li>"
+        f"<code>{safe(_at(fault.place))}</code><span>{safe(fault.message)}</span></li>"
         for fault in faults
     ]
     cut = _SHOWN if len(items) > _SHOWN + 4 else len(items)

@@ -9,7 +9,7 @@ cache that cannot be written is skipped. It is removed when the run is finished.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ _FORMAT = 2
 
 
 def make_ids_key(choice: BitextChoice, max_length: int, source: Tokenizer, target: Tokenizer) -> str | None:
-    """Of all that the ids hang on; None where the files were not hashed."""
+    """A hash of everything the ids depend on; None if the files were not hashed."""
     if choice.sha256 is None:
         return None
     given = [len(files) for files in (choice.train, choice.more, choice.dev, choice.test)]
@@ -49,7 +49,7 @@ def make_ids_key(choice: BitextChoice, max_length: int, source: Tokenizer, targe
 
 
 def cache_ids(run: Path, key: str | None, found: PairEncoding, tell: Callable[[str], None]) -> None:
-    """Write the ids down, whole or not at all, if there are enough of them and they are not there already.
+    """Write the ids, atomically, if there are many and they are not cached yet.
 
     They save time and nothing else: where there is no room for them, `tell` hears of it.
     """
@@ -70,7 +70,7 @@ def cache_ids(run: Path, key: str | None, found: PairEncoding, tell: Callable[[s
 
 
 def read_cached_ids(run: Path, key: str | None) -> PairEncoding | None:
-    """What was kept under this key."""
+    """The ids that were cached under this key."""
     arrays = None if key is None else _arrays_in(run / KEPT, key)
     if arrays is None:
         return None
@@ -88,7 +88,7 @@ def _sides(found: PairEncoding) -> tuple[tuple[str, EncodedSide], tuple[str, Enc
 
 
 def _arrays_in(file: Path, key: str) -> Arrays | None:
-    """What the file holds, if it was kept under this key and is as it was written."""
+    """The arrays of the file, if they have this key and are intact."""
     try:
         with safe_open(file, "numpy") as opened:
             told = opened.metadata() or {}
@@ -101,7 +101,7 @@ def _arrays_in(file: Path, key: str) -> Arrays | None:
 
 
 def _digest(arrays: Arrays) -> str:
-    """Of names, types, shapes and every byte."""
+    """A hash of names, types, shapes and bytes."""
     found = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
@@ -134,7 +134,8 @@ class PairData:
 
 
 def pin_bitext(choice: BitextChoice) -> BitextChoice:
-    """With absolute paths and a hash: what a resumed run finds from anywhere, and recognises."""
+    """The settings with absolute paths and a hash, so that a resumed run finds the files from any folder and recognises
+    them."""
     for name in ("train", "dev", "test"):
         if len(getattr(choice, name)) > 2:
             raise InputError(f"bitext.{name} are two files (source, target) or one with both sides.")
@@ -184,8 +185,8 @@ def _open_pairs(files: tuple[str, ...], choice: BitextChoice) -> PairFiles:
 
 
 class TrainingPairs:
-    """What is trained on: the pairs of `train` and `more`, less what was held out of `train`. Iterated from the
-    beginning each time.
+    """The training pairs: `train` and `more` without what is held out of `train`. Each iteration starts from the
+    beginning.
 
     Whatever the hash holds out is new to the model on both sides: a pair that has the source or the translation of a
     held-out one is left out (`known`). A short sentence is the translation of many, and a model that has written it
@@ -219,19 +220,19 @@ class TrainingPairs:
                     yield pair
 
     def _held_out(self, pair: Pair) -> str:
-        """Which side of a pair is one that was held out; else nothing."""
+        """The side of a pair that was held out; "" if neither was."""
         if self._targets and fold_to_letters(pair.target) in self._targets:
             return "target"
         return "source" if self._sources and fold_to_letters(pair.source) in self._sources else ""
 
     @property
     def faults(self) -> list[Fault]:
-        """Of the last time through, less `known`."""
+        """The faults of the last iteration, without `known`."""
         return [fault for file in (self.files, *self.more) for fault in file.faults]
 
 
 def read_pairs(config: TranslateConfig, out: Path, tell: _Tell) -> tuple[TranslateConfig, PairData]:
-    """Everything that a training needs of its pairs, and the settings with the languages written out."""
+    """All pairs of a run, and the settings with the languages filled in."""
     choice = config.bitext
     pairs = TrainingPairs(choice)
     held = dict(pairs.held)
@@ -266,7 +267,7 @@ def read_pairs(config: TranslateConfig, out: Path, tell: _Tell) -> tuple[Transla
     source, target = _tokenizers(config, out, pairs, tell)
     found = read_cached_ids(out, make_ids_key(config.bitext, config.max_length, source, target))
     found = found or encode_pairs(pairs, Languages.of(source, target), config.max_length)
-    faults += _left_out(pairs, found.too_long, found.nothing, config.max_length)
+    faults += dropped_faults(pairs, found, config.max_length)
     if found.too_long:
         tell(
             f"note: {len(found.too_long):,} of {seen.count:,} pairs have more than {config.max_length - 1} tokens on a "
@@ -279,7 +280,7 @@ def read_pairs(config: TranslateConfig, out: Path, tell: _Tell) -> tuple[Transla
 
 
 def write_held_out(out: Path, config: TranslateConfig, data: PairData) -> None:
-    """The pairs that were held out, where a person can look at them and another program can use them."""
+    """Write the held-out pairs to files that people and other programs can read."""
     for name, given, pairs in (("dev", config.bitext.dev, data.dev), ("test", config.bitext.test, data.test)):
         if pairs and not given:
             lines = (f"{_cell(pair.source)}\t{_cell(pair.target)}\n" for pair in pairs)
@@ -291,20 +292,20 @@ def _cell(text: str) -> str:
     return re.sub(r"[\t\r\n]", " ", text)
 
 
-def _left_out(
-    pairs: TrainingPairs, too_long: tuple[int, ...], nothing: tuple[int, ...], max_length: int
-) -> list[Fault]:
-    if not too_long and not nothing:
+def dropped_faults(pairs: Iterable[Pair], found: PairEncoding, max_length: int, said: str = "{}") -> list[Fault]:
+    """The faults of the pairs that were not encoded; `said` is the wording around each message."""
+    if not found.too_long and not found.nothing:
         return []
-    long, empty = set(too_long), set(nothing)
-    found = []
+    long, empty = set(found.too_long), set(found.nothing)
+    faults = []
     for number, pair in enumerate(pairs):
         if number in long:
-            message = f"more than {max_length - 1} tokens on a side"
-            found.append(Fault(pair.place, "too long", message, "dropped"))
+            message = said.format(f"more than {max_length - 1} tokens on a side")
+            faults.append(Fault(pair.place, "too long", message, "dropped"))
         elif number in empty:
-            found.append(Fault(pair.place, "empty text", "nothing is left of a side after tokenization", "dropped"))
-    return found
+            message = said.format("nothing is left of a side after tokenization")
+            faults.append(Fault(pair.place, "empty text", message, "dropped"))
+    return faults
 
 
 def _tell_faults(faults: list[Fault], tell: _Tell) -> None:
@@ -322,7 +323,8 @@ class _Seen:
 
 
 def _scan_pairs(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
-    """Once through what is trained on."""
+    """Read the training pairs once: their number, the first of them, and notes about texts of dev and test among
+    them."""
     sides = {
         (name, number): {fold_to_letters(pair[:2][number]) for pair in found}
         for name, found in held.items()
@@ -349,7 +351,7 @@ def _scan_pairs(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
 
 
 def _with_languages(choice: BitextChoice, pairs: list[Pair]) -> BitextChoice:
-    """With the codes of both languages: as given, or as they look."""
+    """The settings with the codes of both languages: as given, or detected."""
     found = detect_languages(choice.train, pairs)
     source, target = choice.source_language or found[0], choice.target_language or found[1]
     check_letters(source, (pair.source for pair in pairs), "bitext.source_language (--languages)")
@@ -358,7 +360,7 @@ def _with_languages(choice: BitextChoice, pairs: list[Pair]) -> BitextChoice:
 
 
 def detect_languages(files: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
-    """The codes of both languages by the names of two files (train.de.gz), or by the letters of these pairs.
+    """The codes of both languages, from the names of two files (train.de.gz) or from the script of these pairs.
 
     Names count only where both are codes, and two: train.in beside train.out is no Indonesian.
     """
@@ -383,7 +385,7 @@ def _by_letters(texts: list[str]) -> str:
 
 
 def _tokenizers(config: TranslateConfig, out: Path, pairs: TrainingPairs, tell: _Tell) -> tuple[Tokenizer, Tokenizer]:
-    """Of both sides: those that the run has already, or was given, or new ones from its pairs."""
+    """The tokenizers of both sides: those of the run, those that were given, or new ones from its pairs."""
     choice, kept = config.tokenizer, out / "tokenizer"
     if choice.joint and choice.target is not None:
         raise InputError("tokenizer.joint is one for both sides, and tokenizer.target was given: set joint = false.")
@@ -413,12 +415,12 @@ def _side(pairs: TrainingPairs, number: int) -> Iterator[str]:
 
 
 def cache_pairs(out: Path, config: TranslateConfig, data: PairData, tell: _Tell) -> None:
-    """The ids of what is trained on, where there are many: a resumed run need not make them again."""
+    """Cache the ids of the training pairs if there are many, for resumed runs."""
     cache_ids(out, make_ids_key(config.bitext, config.max_length, data.source, data.target), data.encoding, tell)
 
 
 def save_tokenizers(out: Path, data: PairData) -> None:
-    """Into the run, where a resumed one finds them: both, or none."""
+    """Save both tokenizers in the run for resuming, atomically."""
     if data.source is data.target:
         data.source.save(out / "tokenizer")
         return

@@ -33,7 +33,7 @@ class DigitPair(NamedTuple):
 
 
 def digit_pairs(count: int, seed: int = 0, shortest: int = SHORTEST, longest: int = LONGEST) -> list[DigitPair]:
-    """`count` different ones, of `shortest` to `longest` digits, every length as likely as its rows suffice for.
+    """`count` distinct pairs of `shortest` to `longest` digits, with lengths as evenly distributed as possible.
 
     >>> digit_pairs(2, shortest=3, longest=4)
     [DigitPair(source='6 5 2 3', target='3 2 5 6'), DigitPair(source='0 0 1', target='1 0 0')]
@@ -69,7 +69,7 @@ def write_digit_pairs(
     shortest: int = SHORTEST,
     longest: int = LONGEST,
 ) -> dict[str, Path]:
-    """train.tsv, dev.tsv and test.tsv, a pair a line; no row of digits stands in two of them."""
+    """Write train.tsv, dev.tsv and test.tsv, one pair per line, without overlap."""
     sizes = {"train": train, "dev": dev, "test": test}
     pairs = iter(digit_pairs(sum(sizes.values()), seed, shortest, longest))
     files = {name: Path(folder) / f"{name}.tsv" for name in sizes}
@@ -123,7 +123,7 @@ def example_settings(name: str, model_type: str) -> TranslateConfig:
 def start_example(
     name: str, config: TranslateConfig, out: Path, progress: Progress, overwrite: bool = False
 ) -> Finished:
-    """The pairs are written into the run, where they can be looked at; where none comes about, nothing is left."""
+    """Write the pairs into the run's folder and start it; if it cannot start, nothing is left."""
     TRANSLATING.check_folder(out, overwrite)
     if overwrite:
         remove_run(out)

@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from qkv.metrics.numbers import perplexity
-from qkv.report import remarks
-from qkv.report.bilingual import Phrase, Words, count, duration, percent, safe, size, spans
+from qkv.report.bilingual import Phrase, Words, count, duration, parameter_count, percent, safe, spans
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Section, Settings, Table
-from qkv.report.remarks import Remark
-from qkv.report.run_log import RunLog, read_run
+from qkv.report.run_log import (
+    RunLog,
+    chart_gradient_norm,
+    chart_learning_rate,
+    cost_rows,
+    loss_remarks,
+    read_run,
+    speed_rows,
+)
 from qkv.report.tables import Bar, BarTable
 from qkv.tasks.translate import TranslationScore
 
@@ -60,8 +66,7 @@ def _facts(log: RunLog, facts: TranslationFacts) -> Iterator[Words]:
     yield f"{facts.source_language} → {facts.target_language}"
     yield _NAMES.get(facts.model_type, facts.model_type)
     if facts.parameters:
-        n = count(facts.parameters)
-        yield Phrase(f"{n.en} parameters", f"{n.zh}个参数" if "万" in n.zh or "亿" in n.zh else f"{n.zh} 个参数")
+        yield parameter_count(facts.parameters)
     sizes = " + ".join(f"{one:,}" for one in facts.vocabulary_sizes)
     yield Phrase(f"vocabulary {sizes}", f"词表 {sizes}")
     yield Phrase(f"{log.last_step:,} steps", f"{log.last_step:,} 步")
@@ -115,15 +120,20 @@ def _figures(log: RunLog, facts: TranslationFacts) -> Iterator[Figure]:
 
 def _sections(log: RunLog, facts: TranslationFacts) -> Iterator[Section]:
     if log.steps:
-        if found := tuple(_remarks(log)):
+        if found := tuple(loss_remarks(log, "plain_loss", "next_loss")):
             yield Remarks(Phrase("Remarks", "结果分析"), found)
         yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts)))
     if facts.score is not None and len(facts.score.by_length) > 1 and facts.score.bleu is not None:
         yield _by_length(facts.score)
     if samples := tuple(_samples(log)):
         yield Translations(Phrase("Translations during training", "训练过程中的译文"), samples)
-    if speed := tuple(_speed(log, facts)):
-        yield Table(Phrase("Performance", "速度与内存"), speed)
+    rate = Phrase("Target tokens per second (median)", "每秒目标词元数（中位数）")
+    speed = list(speed_rows(log, rate, Phrase("Epochs (about)", "训练轮数（约）"), facts.target_tokens))
+    if facts.weights:
+        speed.append((Phrase("Saved weights", "保存的权重"), facts.weights))
+    speed += cost_rows(facts.seconds, facts.peak_memory)
+    if speed:
+        yield Table(Phrase("Performance", "速度与内存"), tuple(speed))
     names = (Phrase("Training set", "训练集"), Phrase("Development set", "验证集"), Phrase("Test set", "测试集"))
     rows: list[tuple[Words, ...]] = [(name, count(n)) for name, n in zip(names, facts.pairs, strict=True) if n]
     if facts.left_out:
@@ -152,18 +162,6 @@ def _by_length(score: TranslationScore) -> BarTable:
             "Chinese is counted by character. BLEU of few pairs is unreliable.", "中文按字计。句对太少时，BLEU 不可靠。"
         ),
     )
-
-
-def _remarks(log: RunLog) -> Iterator[Remark]:
-    evaluated = log.evaluated("next_loss")
-    found = (
-        remarks.training_and_evaluation(log.training_level("plain_loss"), evaluated[-1][1] if evaluated else None),
-        remarks.trend(log.logged("plain_loss")),
-        remarks.best_evaluation(evaluated),
-        remarks.gradient_spikes(log.logged("gradient_norm")),
-        remarks.waiting_for_batches(log.share_of_time("waited_for_batches")),
-    )
-    yield from (remark for remark in found if remark is not None)
 
 
 def _curves(log: RunLog, facts: TranslationFacts) -> Iterator[Chart]:
@@ -203,26 +201,8 @@ def _curves(log: RunLog, facts: TranslationFacts) -> Iterator[Chart]:
         format="percent",
         from_zero=True,
     )
-    largest = Phrase("largest since the last logged step", "上次记录以来的最大值")
-    norms = (Series(largest, log.logged("gradient_norm"), fine=True),)
-    yield Chart(Phrase("Gradient norm", "梯度范数"), norms, seams=seams, log=True)
-    rate = Phrase("Learning rate", "学习率")
-    yield Chart(rate, (Series(rate, log.logged("lr")),), seams=seams, format="rate", from_zero=True)
-
-
-def _speed(log: RunLog, facts: TranslationFacts) -> Iterator[tuple[Words, ...]]:
-    if rate := log.median_rate():
-        yield Phrase("Target tokens per second (median)", "每秒目标词元数（中位数）"), f"{rate:,.0f}"
-    trained = sum(value for _, value in log.logged("tokens") if math.isfinite(value))
-    if trained and facts.target_tokens:
-        times = f"{trained / facts.target_tokens:.2g}"
-        yield Phrase("Epochs (about)", "训练轮数（约）"), times
-    if facts.weights:
-        yield Phrase("Saved weights", "保存的权重"), facts.weights
-    if facts.seconds is not None:
-        yield Phrase("Total time", "总用时"), duration(facts.seconds)
-    if facts.peak_memory is not None:
-        yield Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)
+    yield chart_gradient_norm(log, seams)
+    yield chart_learning_rate(log, seams)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Seq2SeqChoice:
         Seq2SeqConfig.preset(self.size, vocabulary_size=1)
 
     def config(self, source: int, target: int, joint: bool, max_length: int) -> Seq2SeqConfig:
-        """It has no positions, and so no length."""
+        """`length` is unused: the network has no positions."""
         sizes = {"vocabulary_size": target, "source_vocabulary_size": None if joint else source}
         return Seq2SeqConfig.preset(self.size, **sizes, **_given(self))
 
@@ -74,8 +74,8 @@ def _given(choice: TransformerChoice | Seq2SeqChoice) -> dict[str, Any]:
 class BitextChoice:
     train: tuple[str, ...] = ()  # two files (source, target), or one with both sides
     more: tuple[str, ...] = ()  # files with both sides, of which nothing is held out
-    dev: tuple[str, ...] = ()  # to choose by; else held out of train
-    test: tuple[str, ...] = ()  # to judge by, once, at the end
+    dev: tuple[str, ...] = ()  # development set; else held out of train
+    test: tuple[str, ...] = ()  # test set, evaluated once, at the end
     columns: tuple[str, ...] = ()  # of source and target in files with both sides; else the first two
     dev_share: float = 0.02  # held out of train, where no dev is given: data/pairs/files.py
     test_share: float = 0.0  # likewise, where no test is given
@@ -148,7 +148,7 @@ class TranslateConfig:
 
     @property
     def choice(self) -> TransformerChoice | Seq2SeqChoice:
-        """Of the model that is trained."""
+        """The settings of the chosen model."""
         found: TransformerChoice | Seq2SeqChoice = getattr(self, self.model_type)
         return found
 
@@ -174,7 +174,7 @@ _SETTINGS = JobSettings(
 
 
 def resolve_translation_settings(given: Requested, start: TranslateConfig | None = None) -> TranslateConfig:
-    """The settings as they were asked for, for the model that the recipe names, or --model (the flag `model_type`)."""
+    """The requested settings, for the model that the recipe or --model (the flag `model_type`) names."""
     tables, model, start = given.tables, given.flags.get("model_type"), start or TranslateConfig()
     named = tables.get("model_type", model or start.model_type)
     if model not in (None, named):
@@ -185,15 +185,15 @@ def resolve_translation_settings(given: Requested, start: TranslateConfig | None
 
 
 def _as_long(config: TranslateConfig) -> GenerateConfig:
-    """A translation may be as long as the longest text that is trained on, unless an example says how long."""
+    """Translations may be as long as the longest training text, unless decoding.max_length is set."""
     if config.decoding.max_length != TranslateConfig().decoding.max_length:
         return config.decoding
     return replace(config.decoding, max_length=config.max_length)
 
 
 def _check_tokenizer(choice: TokenizerChoice, written: Mapping[str, Any], said: Mapping[str, Any]) -> None:
-    """Nothing is said of how a vocabulary is learned where none is learned. A recipe may be a run's config.toml, which
-    has every default."""
+    """Refuse settings for learning a vocabulary if none is learned. Defaults are accepted, since a recipe may be a
+    run's config.toml."""
     if choice.source is None and choice.target is None:
         return
     for name in ("size", "min_frequency"):
@@ -209,5 +209,5 @@ def _check_tokenizer(choice: TokenizerChoice, written: Mapping[str, Any], said: 
 def model_config(
     config: TranslateConfig, source: int, target: int, *, joint: bool
 ) -> TransformerConfig | Seq2SeqConfig:
-    """The sizes of the network, for vocabularies of these sizes."""
+    """The config of the network for vocabularies of these sizes."""
     return config.choice.config(source, target, joint, config.max_length)

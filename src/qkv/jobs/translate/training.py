@@ -32,6 +32,7 @@ from qkv.jobs.translate.data import (
     cache_pairs,
     check_bitext_unchanged,
     clear_cached_ids,
+    dropped_faults,
     pin_bitext,
     read_pairs,
     save_tokenizers,
@@ -78,7 +79,7 @@ TIE = 1e-9
 
 
 class TranslationEvaluation:
-    """Called with a model, answers with what goes into the log."""
+    """Evaluates a model on dev; returns the figures for the log."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class TranslationEvaluation:
         found = encode_pairs(pairs, languages, max_length)
         if not len(found.pairs):
             raise InputError(
-                f"Every pair of dev has a side of more than max_length = {max_length} tokens: nothing to choose by."
+                f"Every pair of dev has a side of more than max_length = {max_length} tokens: nothing to evaluate on."
             )
         self.batches = PairBatches(found.pairs, languages, tokens_per_batch)
         left_out = {*found.too_long, *found.nothing}
@@ -132,7 +133,7 @@ class TranslationEvaluation:
 
 
 def pick_evenly(count: int, wanted: int) -> list[int]:
-    """So many places of `count`, at most all, evenly over them: a file is often sorted.
+    """At most this many of `count` indices, evenly spaced, since files are often sorted.
 
     >>> pick_evenly(10, 4), pick_evenly(3, 8)
     ([0, 2, 5, 7], [0, 1, 2])
@@ -142,23 +143,14 @@ def pick_evenly(count: int, wanted: int) -> list[int]:
 
 
 def find_unevaluated(dev: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
-    """The pairs of dev that are no part of an evaluation: a model of that length has no loss on them."""
+    """The faults of dev pairs that are too long or empty for the model, and therefore not evaluated."""
     found = encode_pairs(dev, languages, max_length)
-    long, empty = set(found.too_long), set(found.nothing)
-    faults = []
-    for number, pair in enumerate(dev):
-        if number in long:
-            message = f"dev: more than {max_length - 1} tokens on a side, no weights are chosen by it"
-            faults.append(Fault(pair.place, "too long", message, "dropped"))
-        elif number in empty:
-            message = "dev: nothing is left of a side after tokenization, no weights are chosen by it"
-            faults.append(Fault(pair.place, "empty text", message, "dropped"))
-    return faults
+    return dropped_faults(dev, found, max_length, "dev: {}, no weights are chosen by it")
 
 
 def find_untranslatable(name: str, pairs: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
-    """The pairs whose source `qkv translate` refuses, or makes nothing of: they count, with an empty translation. To
-    leave them out would make the score one of another, easier set."""
+    """The pairs whose source `qkv translate` refuses or which have no tokens. They count with an empty translation:
+    without them the score would be that of an easier set."""
     faults = []
     for pair, row in zip(pairs, languages.read([pair.source for pair in pairs]), strict=True):
         if not can_translate(row, max_length):
@@ -169,12 +161,12 @@ def find_untranslatable(name: str, pairs: Sequence[Pair], languages: Languages, 
 
 
 def can_translate(source: Sequence[int], max_length: int) -> bool:
-    """`source` with its end, as `Languages.read` gives it."""
+    """Whether a source can be translated; `source` includes its end, as from `Languages.read`."""
     return 1 < len(source) <= max_length
 
 
 class PairEvaluation(NamedTuple):
-    """Translations of pairs, in their order; of a source that cannot be translated there is an empty one."""
+    """Translations of pairs, in order; empty for a source that cannot be translated."""
 
     texts: list[str]
     finished: list[bool]  # False: stopped because it was too long
@@ -209,7 +201,8 @@ def translate_pairs(
 
 
 def check_selection(select: str, tell: Callable[[str], None]) -> None:
-    """Refuse, before anything is read, to choose by what cannot be counted here; tell what else will be missing."""
+    """Refuse, before data is read, a selection metric that cannot be computed here; report which other scores will be
+    missing."""
     if scores.is_available():
         return
     install = "sacrebleu, which is not installed: pip install 'qkv[translate]'"
@@ -262,7 +255,7 @@ class TranslateSession:
         write_report(self.out, translation_page(self.out, self._facts(sessions)))
 
     def finish(self, outcome: Outcome) -> None:
-        """Keep the best weights or the mean of the last, judge, write what is left behind."""
+        """Choose the weights, evaluate, and write the model and the report."""
         config, data, out, trainer = self.config, self.data, self.out, self.trainer
         sessions = Sessions.of(out).ended(outcome, self.began, trainer.device)
         facts, chosen = self._facts(sessions), self._choose()
@@ -295,7 +288,7 @@ class TranslateSession:
         clear_cached_ids(out)
 
     def _choose(self) -> Chosen:
-        """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
+        """The weights of the best evaluation, or the mean of the last checkpoints if it is better on dev."""
         config, data, trainer, tell = self.config, self.data, self.trainer, self.progress.message
         mean = average_checkpoints(
             self.out / "checkpoints", config.average, config.train.save_every, trainer.step, tell
@@ -321,7 +314,7 @@ class TranslateSession:
         return Chosen(f"step {trainer.best.step:,}'s", best)
 
     def _judge(self) -> tuple[str, TranslationScore | None]:
-        """Translate the test pairs, or else those of dev, as `decoding` says; write them down and score them.
+        """Translate the test pairs, or else those of dev, with `decoding`; write and score them.
 
         All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
         """
@@ -365,7 +358,7 @@ TRANSLATING = Lifecycle("translate", TranslateConfig(), TranslateSession)
 
 
 def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[TranslateConfig, PairData]:
-    """The pairs, and with their faults those of dev and test that the model will be too short for."""
+    """The pairs, and their faults with those of dev and test pairs that are too long."""
     config, data = read_pairs(config, out, progress.message)
     dev = find_unevaluated(data.dev, data.languages, config.max_length)
     name, pairs = _evaluated_pairs(data)
@@ -385,7 +378,7 @@ def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[Trans
 
 
 def _write_data(config: TranslateConfig, data: PairData, out: Path, progress: Progress) -> None:
-    """What became of the pairs; again on a resume, since a run may have been killed before all of it was there."""
+    """Write the tokenizers, faults and held-out pairs; also on a resume, since a run may have been killed before."""
     if not (out / "tokenizer").is_dir():
         save_tokenizers(out, data)
     cache_pairs(out, config, data, progress.message)
@@ -405,7 +398,7 @@ def _resolve_defaults(config: TranslateConfig, data: PairData, progress: Progres
     sizes = " and ".join(f"{one.size:,}" for one in dict.fromkeys((data.source, data.target)))
     progress.message(
         f"{config.bitext.source_language} → {config.bitext.target_language}: {len(data.train):,} pairs to train on, "
-        f"{len(data.dev):,} to choose by, {len(data.test):,} to judge by; {sides} of {sizes} tokens; about "
+        f"{len(data.dev):,} development and {len(data.test):,} test pairs; {sides} of {sizes} tokens; about "
         f"{tokens / batches.steps_per_epoch:,.0f} tokens a step, {batches.steps_per_epoch:,.0f} steps an epoch"
     )
     return replace(config, train=train)
@@ -419,7 +412,7 @@ def _batches(config: TranslateConfig, data: PairData) -> PairBatches:
 
 
 def new_network(config: TranslateConfig, data: PairData) -> Transformer | Seq2Seq:
-    """With weights drawn by the seed."""
+    """A network with random weights from the seed."""
     joint = data.source is data.target
     sizes = model_config(config, data.source.size, data.target.size, joint=joint)
     torch.manual_seed(step_seed(config.train.seed, 1 << 20))
@@ -465,7 +458,7 @@ def _evaluation(config: TranslateConfig, data: PairData) -> TranslationEvaluatio
 
 
 def _matrices(network: Transformer | Seq2Seq) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices lie in each."""
+    """The weights that Muon optimises and the number of matrices in each."""
     found = find_matrices(network)
     for name, module in network.named_modules():
         if isinstance(module, Cell):
@@ -474,7 +467,7 @@ def _matrices(network: Transformer | Seq2Seq) -> dict[str, int]:
 
 
 def _sizes(batches: PairBatches) -> Sizes[PairBatch]:
-    """The tokens of a step in smaller batches, and more of them."""
+    """Smaller batches with more accumulation for the same step."""
     size, accumulate = batches.tokens_per_batch, batches.accumulate
 
     def cut(tokens: int, step: int) -> list[PairBatch]:
@@ -491,7 +484,7 @@ def _sizes(batches: PairBatches) -> Sizes[PairBatch]:
 
 
 def _public(config: TranslateConfig) -> dict[str, Any]:
-    """The settings without the folders of this machine: a model may be handed on."""
+    """The settings without paths of this machine, since a model may be shared."""
     found = asdict(config)
     for name in ("train", "more", "dev", "test"):
         found["bitext"][name] = [Path(file).name for file in found["bitext"][name]]

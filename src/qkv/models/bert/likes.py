@@ -4,7 +4,7 @@ A record (`BertLike`) says what transformers calls things: fields of config.json
 from left to right to save and back to load. Names of tensors are written without the prefix (`bert.`, `roberta.`) that
 every class but the bare one puts before the encoder's.
 
-What this file does NOT do: read weights (engine.py, engine.py), or know what a network computes (network.py).
+What this file does NOT do: read weights (engine.py), or compute anything (network.py).
 """
 
 from collections import Counter
@@ -26,21 +26,21 @@ _OLDER_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "Laye
 
 
 class Architecture(NamedTuple):
-    """What a class of transformers holds on top of the encoder, and how a user reaches it there."""
+    """The heads of a class of transformers, and how a user loads it there."""
 
     heads: tuple[str, ...]
     pooler: bool
     auto_class: str
     pipeline: str | None  # the hub's name for the task
-    # the layer between a row's first vector and its head, which is a pooler to us: where this class has it, if not
-    # where a pooler lies, and how it bends
+    # the layer between a row's first vector and its head, our pooler: its name in this class if it is not stored as
+    # a pooler, and its activation
     dense: str | None = None
     activation: str = "tanh"
     drops_before: bool = False  # dropout comes before it, too
 
 
 def usual_classes(name: str, pooler: bool = True, **changes: Architecture) -> dict[str, Architecture]:
-    """The classes that every family has, by their endings; `changes` are others, or in their place."""
+    """The classes that every family has, by their suffixes; `changes` adds or replaces some."""
     usual = {
         "ForMaskedLM": Architecture(("masked",), False, "AutoModelForMaskedLM", "fill-mask"),
         "ForSequenceClassification": Architecture(
@@ -86,7 +86,7 @@ class BertLike:
     def tensors(
         self, config: BertConfig, heads: Collection[str], dense: str | None, layers: int | None = None
     ) -> dict[str, tuple[str, ...]]:
-        """Every parameter of a network with these heads, and the tensors that it is stored in, one under the other."""
+        """Every parameter of a network with these heads, and the stored tensors that are concatenated to it."""
         absent = {
             "embedding.segment": not config.segments,
             "embedding.task": not (config.adds_task_type and config.task_types),
@@ -118,7 +118,7 @@ class BertLike:
         return f"{self.keys['embedding.token'][0]}.weight"
 
     def canonical(self, name: str) -> str:
-        """A stored name as the record has it: no prefix, today's endings."""
+        """A stored name in the form of the record: no prefix, current suffixes."""
         name = name.removeprefix(self.prefix)
         for old, new in _OLDER_ENDINGS.items():
             if name.endswith(old):
@@ -146,7 +146,7 @@ class BertLike:
         return self.classes[architecture].dense or self.pooler
 
     def heads_held(self, stored: Collection[str], stated: str | None, where: str) -> tuple[str, ...]:
-        """What the stated class needs and every other known head that a file holds.
+        """The heads of the stated class, and all other known heads in the file.
 
         Published folders hold more than they state: bert-base-uncased says BertForMaskedLM and has a pooler and the
         next sentence head as well. `stored` are canonical names; whether each part is whole is checked later.
@@ -165,7 +165,7 @@ class BertLike:
         return tuple(heads)
 
     def _unclaimed(self, linear: str, stated: str | None, where: str) -> InputError:
-        """Only the class tells apart heads that are stored under one name."""
+        """Heads stored under the same name can be told apart only by the class."""
         what = {"sequence": "texts", "token": "tokens", "choice": "choices"}
         sharing = [
             f'["{name}"] ({what[known.heads[0]]})'

@@ -76,7 +76,7 @@ class InputEmbedding(nn.Module):
         return x if self.project is None else self.project(x)
 
     def parts(self, ids: Tensor, segments: Tensor, positions: Tensor) -> dict[str, Tensor]:
-        """What is added, its sum and the norm of it, (…, E) each; where it is projected, that too, (…, D)."""
+        """The summands, their sum and its norm, (…, E) each; with a projection also its output (…, D)."""
         found = self._added(ids, segments, positions)
         return found if self.project is None else found | {"projected": self.project(found["normed"])}
 
@@ -91,7 +91,7 @@ class InputEmbedding(nn.Module):
         return found | {"sum": total, "normed": self.norm(total)}
 
     def _segments(self, segments: Tensor) -> Tensor:
-        """The second text of a pair has no row of its own where there is only one."""
+        """A pair's second text uses row 0 if the table has only one row."""
         assert self.segment is not None
         return torch.zeros_like(segments) if self.segment.num_embeddings == 1 else segments
 
@@ -300,7 +300,7 @@ class MaskedHead(nn.Module):
 
 
 class ReplacedHead(nn.Module):
-    """Whether a token was put in the place of another (Clark et al. 2020): a dense layer and one score."""
+    """Whether a token was replaced by another (Clark et al. 2020): a dense layer and one score."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -339,7 +339,7 @@ class BertWithHeads(WithHeads):
         return self.heads["masked"](hidden, self.encoder.embedding.token.weight)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of words are made of, x Eᵀ + b: x (M, E), the table (V, E) and b (V,)."""
+        """The parts of the word scores x Eᵀ + b: x (M, E), the table E (V, E) and b (V,)."""
         head = self.heads["masked"]
         assert isinstance(head, MaskedHead)
         return head.before_scores(hidden), head.scored_with(self.encoder.embedding.token.weight), head.bias

@@ -63,7 +63,7 @@ class Masked(NamedTuple):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What masking has to know of a tokenizer."""
+    """The properties of a tokenizer that masking needs."""
 
     size: int
     mask_id: int
@@ -71,14 +71,14 @@ class Vocabulary:
 
     @cached_property
     def is_ordinary(self) -> NDArray[np.bool_]:
-        """By id."""
+        """Whether a token is ordinary, by id."""
         found = np.ones(self.size, np.bool_)
         found[list(self.special_ids)] = False
         return found
 
     @cached_property
     def ordinary(self) -> NDArray[np.int64]:
-        """Ids that a random token is drawn from, ascending."""
+        """The ids from which random tokens are drawn, ascending."""
         return np.flatnonzero(self.is_ordinary)
 
 
@@ -109,7 +109,7 @@ def _chosen(
     rate: float,
     draw: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """(M,) which tokens are to be predicted, ascending."""
+    """(M,) the tokens to predict, ascending."""
     if unit_starts is None:
         begins = np.flatnonzero(eligible)  # (units,)
         sizes = np.ones(len(begins), np.int64)
@@ -150,14 +150,14 @@ def _another(originals: NDArray[np.int64], ordinary: NDArray[np.int64], draw: np
 
 
 class Corpus(Boundaries, Protocol):
-    """Token ids that can be gathered by range: starts and lengths in, all of them end to end out."""
+    """Token ids that can be read by ranges: starts and lengths → the concatenated ids."""
 
     def tokens(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]: ...
     def word_starts(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]: ...
 
 
 class _SpecialIds(Protocol):
-    """What batches need of a tokenizer."""
+    """The properties of a tokenizer that batches need."""
 
     @property
     def size(self) -> int: ...
@@ -196,10 +196,21 @@ class PretrainingBatches:
             )
 
     def over(self, corpus: Corpus) -> Self:
-        """The same way of building rows from another corpus, such as the held-out documents."""
+        """The same batches over another corpus, such as the held-out documents."""
         other = copy(self)
         other._read(corpus)
         return other
+
+    def resized(self, rows: int, accumulate: int) -> Self:
+        """The same steps in batches of another size."""
+        other = copy(self)  # with the same drawn epochs
+        other.rows, other.accumulate = rows, accumulate
+        return other
+
+    @property
+    def streams(self) -> int:
+        """Rows of a step."""
+        return self.rows * self.accumulate
 
     def _read(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -208,8 +219,8 @@ class PretrainingBatches:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The number of rows moves a little from epoch to epoch; the first one's sets the length of all, so that a
-        step's epoch is a division and not a sum over the epochs before."""
+        """The number of rows varies a little between epochs; the first epoch sets the length of all, so that the epoch
+        of a step is found by a division."""
         if self._steps is None:
             self._steps = len(self.epoch(0)[0]) // (self.rows * self.accumulate)
         return self._steps
@@ -227,7 +238,7 @@ class PretrainingBatches:
         ]
 
     def _draw_epoch(self, epoch: int) -> tuple[Instances, NDArray[np.int64]]:
-        """All rows of an epoch in the order of the corpus, and the order in which they are trained on."""
+        """All rows of an epoch in the order of the corpus, and a random order for training."""
         drawn = instances(self.corpus, self.pairs, self.seed, epoch)
         shuffle = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, 2)))
         return drawn, shuffle.permutation(len(drawn))
@@ -237,7 +248,7 @@ class PretrainingBatches:
         return self.packed(rows.take(np.argsort(rows.a_length + rows.b_length, kind="stable")), draw)[0]
 
     def packed(self, rows: Instances, draw: np.random.Generator) -> tuple[Batch, Masked]:
-        """[CLS] A [SEP] B [SEP] end to end, masked; also how every chosen token was treated, to be shown."""
+        """[CLS] A [SEP] B [SEP] of all rows concatenated and masked, and how every chosen token was treated."""
         paired = self.pairs.negatives != "none"
         lengths = rows.a_length + rows.b_length + (3 if paired else 2)
         ends = np.cumsum(lengths)
@@ -303,8 +314,8 @@ class MaskedAndNextSentence:
 
 
 def model_flops(model: BertWithHeads, batch: Batch) -> float:
-    """Multiplications and additions of the whole model's forward and backward (6 a weight and token), without padding
-    and with the head on predicted tokens only: what speeds are compared by."""
+    """Floating-point operations of the whole model's forward and backward pass (6 per weight and token), without
+    padding and with the head on predicted tokens only; used to compare speeds."""
     config = model.config
     attention = 12 * config.layers * config.width * sum(length**2 for length in batch.lengths)
     head = config.width**2 + config.width * config.vocabulary_size
@@ -313,7 +324,8 @@ def model_flops(model: BertWithHeads, batch: Batch) -> float:
 
 
 def pretraining_flops(model: BertWithHeads, batch: Batch) -> float:
-    """Of these, what is computed: after its attention the last block goes on with the tokens that are read."""
+    """The operations that are actually computed: after its attention, the last block runs on the predicted tokens
+    only."""
     config = model.config
     read = batch.labels["masked_at"].numel() + (batch.n_rows if model.encoder.pooler is not None else 0)
     after_attention = _weights(config) - 3 * config.width**2
@@ -321,14 +333,14 @@ def pretraining_flops(model: BertWithHeads, batch: Batch) -> float:
 
 
 def _weights(config: BertConfig) -> int:
-    """Of a block, those of matrices."""
+    """The number of weights in the matrices of a block."""
     return 4 * config.width**2 + 2 * config.width * config.inner_width
 
 
 def evaluate_pretraining(
     model: nn.Module, objective: MaskedAndNextSentence, batches: Sequence[Batch]
 ) -> dict[str, tuple[float, int, int]]:
-    """By term: the mean loss, how many were right, of how many."""
+    """The mean loss, the number of correct predictions and their total, by term."""
     device = next(model.parameters()).device
     sums = {name: [0.0, 0, 0] for name in objective.weights}
     for batch in batches:

@@ -7,7 +7,7 @@ Unknown facts are left out of the page; a run that was killed before its first l
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -26,6 +26,7 @@ from qkv.report.bilingual import (
     count,
     duration,
     join_phrases,
+    parameter_count,
     percent,
     phrase,
     safe,
@@ -36,7 +37,7 @@ from qkv.report.charts import Chart, ChartPoint, Level, Series, printable
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Samples, Section, Settings, Table
 from qkv.report.page import render_page as page_html
 from qkv.report.remarks import Remark, find_spikes
-from qkv.report.run_log import RunLog, fillings, number, read_run
+from qkv.report.run_log import RunLog, chart_gradient_norm, chart_learning_rate, fillings, number, read_run
 
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
@@ -92,21 +93,12 @@ def pretraining_curves(
         )
     norms = log.logged("gradient_norm")
     clip = number(log.setting("train", "clip"))
-    yield Chart(
-        Phrase("Gradient norm", "梯度范数"),
-        (Series(Phrase("largest since the last logged step", "上次记录以来的最大值"), norms, fine=True),),
+    yield replace(
+        chart_gradient_norm(log, seams),
         levels=(Level(clip, Phrase(f"clipped at {clip:g}", f"裁剪到 {clip:g}")),) if _near(clip, norms) else (),
         spikes=tuple((step, norm) for step, norm, _ in find_spikes(norms)),
-        seams=seams,
-        log=True,
     )
-    yield Chart(
-        Phrase("Learning rate", "学习率"),
-        (Series(Phrase("Learning rate", "学习率"), log.logged("lr")),),
-        seams=seams,
-        format="rate",
-        from_zero=True,
-    )
+    yield chart_learning_rate(log, seams)
     if log.timing:
         yield Chart(
             Phrase("Tokens per second", "每秒词元数"),
@@ -118,7 +110,7 @@ def pretraining_curves(
 
 
 def _near(level: float, points: tuple[ChartPoint, ...]) -> bool:
-    """Whether a level belongs on the picture: far from all points it would only flatten them."""
+    """Whether a level is close enough to the points to be drawn: a distant one would flatten the curve."""
     known = [value for _, value in points if math.isfinite(value) and value > 0]
     return bool(known) and min(known) / 3 <= level <= 3 * max(known)
 
@@ -146,7 +138,7 @@ _NEGATIVES = {
 
 @dataclass(frozen=True)
 class PretrainingFacts:
-    """What the run's own files do not say; None is not known."""
+    """Facts that the run's files do not hold; None if unknown."""
 
     vocabulary_size: int
     unigram_entropy: float | None = None  # of the training text's tokens, in nats
@@ -178,8 +170,7 @@ def pretraining_page(run: Path, facts: PretrainingFacts) -> RunPage:
 
 def _facts(log: RunLog, facts: PretrainingFacts) -> Iterator[Words]:
     if facts.parameters:
-        n = count(facts.parameters)
-        yield Phrase(f"{n.en} parameters", f"{n.zh}个参数" if "万" in n.zh or "亿" in n.zh else f"{n.zh} 个参数")
+        yield parameter_count(facts.parameters)
     yield Phrase(f"vocabulary {facts.vocabulary_size:,}", f"词表 {facts.vocabulary_size:,}")
     if facts.languages:
         yield join_phrases([_language(name) for name in facts.languages], " + ")
@@ -257,7 +248,7 @@ def _figures(log: RunLog, facts: PretrainingFacts) -> Iterator[Figure]:
 
 
 def _rate(label: Phrase, rate: float, of: object, what: Phrase, marks: tuple[tuple[float, Words], ...]) -> Figure:
-    """A share of right answers with its interval, where the number of answers is known."""
+    """A share of correct answers with its interval, if the number of answers is known."""
     if not isinstance(of, int) or of < 1:
         return Figure(label, percent(rate), "", Gauge(0, 1, rate, marks=marks))
     low, high = wilson_interval(min(of, max(0, round(rate * of))), of)
@@ -442,7 +433,7 @@ class Instance:
             yield segment, [token for token in self.tokens if token.segment == segment]
 
     def counts(self) -> Phrase:
-        """How many tokens, how many chosen, and how these were treated."""
+        """The number of tokens, of chosen ones, and of each treatment."""
         how = Counter(token.treatment for token in self.chosen)
         parts = [
             Phrase(f"{how[name]} {TREATMENT_NAMES[name].en}", f"{how[name]} {TREATMENT_NAMES[name].zh}")
@@ -454,7 +445,7 @@ class Instance:
 
 
 class _Span(NamedTuple):
-    """A stretch of a line; `style` is a name that the terminal may turn into a colour."""
+    """Part of a line with a style name, which the terminal may show as a colour."""
 
     text: str
     style: str = ""
@@ -464,7 +455,7 @@ DrawnLine = list[_Span]
 
 
 def draw_lines(instance: Instance, number: int = 1, width: int = 100, lang: str = "en") -> list[DrawnLine]:
-    """One instance for a terminal of so many columns; wide characters count as two."""
+    """One instance as lines for a terminal of this many columns; wide characters count as two."""
     check_page_language(lang)
     title = _Span(f"{number}  {getattr(LABEL_NAMES[instance.label], lang)}", instance.label or "plain")
     counts = _Span(f"  ({getattr(instance.counts(), lang)})", "soft")
@@ -537,7 +528,7 @@ def _rows(tokens: Sequence[DrawnToken], room: int) -> Iterator[tuple[DrawnLine, 
 
 
 def _targets(instance: Instance, width: int, lang: str) -> list[DrawnLine]:
-    """What is to be predicted where, wrapped."""
+    """The targets by position, wrapped."""
     begin = f"    {getattr(PREDICTED, lang)}  "
     drawn: list[DrawnLine] = [[_Span(begin, "soft")]]
     used = cell_len(begin)
@@ -555,7 +546,7 @@ def _targets(instance: Instance, width: int, lang: str) -> list[DrawnLine]:
 
 
 def draw_legend(width: int = 100, lang: str = "en") -> list[DrawnLine]:
-    """What the marks mean, wrapped between them."""
+    """The legend of the marks, wrapped between marks."""
     check_page_language(lang)
     rows = [""]
     for part in getattr(LEGEND, lang).split(" · "):
@@ -566,7 +557,7 @@ def draw_legend(width: int = 100, lang: str = "en") -> list[DrawnLine]:
 
 @dataclass(frozen=True)
 class _Instances:
-    """The same as part of a page."""
+    """Instances as a section of a page."""
 
     title: Words
     instances: tuple[Instance, ...]
@@ -581,7 +572,7 @@ class _Instances:
 
 
 def instances_page(instances: Sequence[Instance], title: str, facts: Sequence[Words] = (), lang: str = "en") -> str:
-    """An offline page of instances, with the look of every other report."""
+    """An offline page of instances, in the style of the reports."""
     shown = _Instances(Phrase("What the model is asked", "模型要回答的问题"), tuple(instances))
     return page_html(RunPage(title, Phrase("Training instances", "训练样例"), tuple(facts), sections=(shown,)), lang)
 
@@ -617,7 +608,7 @@ def _word(word: Sequence[DrawnToken], numbered: bool = True) -> str:
 
 
 def _piece(token: DrawnToken, numbered: bool = True) -> str:
-    """A box: over it the target, in it what the model reads, under it the position."""
+    """A box with the target above, the token inside and the position below."""
     kind = " ".join(filter(None, ("piece", token.treatment, "special" if token.special else "")))
     target = f"<b>{safe(printable(token.original))}</b>" if token.treatment else ""
     number = f"<i>{token.position}</i>" if numbered else ""

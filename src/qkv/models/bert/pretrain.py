@@ -7,7 +7,6 @@ evaluations of a run compare.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,15 +34,14 @@ from qkv.models.bert.objective import (
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders.hub import locate
 from qkv.models.folders.own import read_licences
-from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus, row_sizes
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.run_folder import Sessions
+from qkv.train.run_folder import Sessions, model_folder
 
 _SHAPE = ("layers", "width", "heads", "inner_width")
 
@@ -130,7 +128,7 @@ class BlankedSentence:
 
 
 class Evaluation:
-    """Called with a model, answers with what goes into the log."""
+    """Evaluates a model on held-out text; returns the figures for the log."""
 
     def __init__(
         self,
@@ -170,7 +168,7 @@ class Evaluation:
 def blanked_sentences(
     held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = _LONGEST
 ) -> list[BlankedSentence]:
-    """Sentences of a length that reads well, from all over the held-out text, with one word of letters hidden."""
+    """Sentences of moderate length, spread over the held-out text, with one word of letters masked."""
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
     suitable = np.flatnonzero((lengths >= _SHORTEST) & (lengths <= longest))
@@ -236,29 +234,12 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
             matrices=find_matrices(model),
-            sizes=_sizes(batches, out),
+            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
             around=WeightCasts,
         ),
         config.train,
         progress,
     )
-
-
-def _sizes(batches: PretrainingBatches, out: Path) -> Sizes[Batch]:
-    """The rows of a step in smaller batches, and more of them."""
-
-    def accumulate(rows: int) -> int:
-        return batches.accumulate * batches.rows // rows
-
-    def cut(rows: int, step: int) -> list[Batch]:
-        other = copy(batches)  # with the same drawn epochs
-        other.rows, other.accumulate = rows, accumulate(rows)
-        return other(step)
-
-    def settings(rows: int) -> str:
-        return rows_and_accumulation(rows, accumulate(rows), out)
-
-    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
 
 
 def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Callable[[str], None]) -> BertWithHeads:
@@ -267,7 +248,7 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Cal
         return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
     if chosen := [name for name in ("size", *_SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
-    folder = hf.load(locate(config.init))
+    folder = hf.load(model_folder(locate(config.init)))
     ours, theirs = ((one.vocabulary, one.kind, one.lowercase, one.segmenter) for one in (tokenizer, folder.tokenizer))
     if ours != theirs:
         raise InputError(
@@ -302,7 +283,7 @@ def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = read_licences(locate(config.init))
+            terms = read_licences(model_folder(locate(config.init)))
     hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

@@ -1,17 +1,16 @@
 """Folders of ELMo (models/folders/own.py): the whole network, and what a task finds below it."""
 
-from pathlib import Path
-
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
 from qkv.models.family import RECURS, Feeds, Loading
+from qkv.models.folders.own import OwnFolder
 from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
 
 class _Spelled(LanguageModel):
-    """Takes any tokenizer that cuts texts into the same kind of tokens."""
+    """Accepts any tokenizer that splits texts into the same kind of tokens."""
 
     def check_tokenizer(self, given: Tokenizer, name: str) -> None:
         for what in ("kind", "lowercase", "segmenter"):
@@ -24,13 +23,13 @@ class _Spelled(LanguageModel):
                 )
 
 
-def _feeds(path: Path) -> Feeds:
-    return _Spelled(*read_features(path, ElmoConfig, BothWays))
+def _feeds(folder: OwnFolder) -> Feeds:
+    return _Spelled(*read_features(folder, ElmoConfig, BothWays))
 
 
 def _whole(below: LanguageModel, loading: Loading) -> Elmo:
     assert isinstance(below.features, ElmoConfig)
-    return load_whole(Elmo(below.features, tokens_by_id(below.tokenizer)), below, loading)
+    return load_whole(Elmo(below.features, tokens_by_id(below.tokenizer)), below.folder, loading)
 
 
 ELMO = family_below(

@@ -37,7 +37,7 @@ _AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class ElmoConfig:
-    """Also what a plain encoder asks of the language model below it (`Features` of models/plain/network.py)."""
+    """Also an `EmbedderConfig` (models/plain/network.py): it can be below a plain encoder."""
 
     model_type: ClassVar[str] = "elmo"
 
@@ -103,7 +103,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class BothWays(nn.Module):
-    """ELMo below its scores: what spells a token, and what reads from either end. This is all that features need."""
+    """ELMo below its word scores: the character CNN and the layers of both directions. Features need no more."""
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
@@ -116,25 +116,25 @@ class BothWays(nn.Module):
         return self.forward_stack if direction == "forward" else self.backward_stack
 
     def begin(self, direction: str, rows: int) -> States:
-        """The states before anything was read."""
+        """The initial states."""
         return self.stack(direction).begin(rows)
 
     def read(
         self, direction: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None
     ) -> tuple[tuple[Tensor, ...], States]:
-        """Spelled tokens (N, P) of rows end to end → (N, P) of every layer, and the states after each row: at its end,
-        or backward at its beginning."""
+        """Vectors of tokens (N, P) of concatenated rows → (N, P) of every layer, and the states after each row: at its
+        end, or backward at its start."""
         return self.stack(direction)(self.dropout(x), lengths, states)
 
     def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
-        """Spelled tokens (N, P) of rows end to end: those that read forward, then those that read backward, which know
-        nothing of each other."""
+        """Yield the layers for vectors of tokens (N, P) of concatenated rows: the forward ones, then the independent
+        backward ones."""
         for direction in DIRECTIONS:
             yield from self.stack(direction).run_layers("elmo", self.dropout(x), lengths)
 
     def vectors(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Spelled tokens (N, P) of rows end to end → (N, K, 2 P): of each layer, both directions side by side. Every
-        row begins with nothing seen."""
+        """Vectors of tokens (N, P) of concatenated rows → (N, K, 2 P): both directions of each layer, concatenated.
+        Every row starts with the initial state."""
         ways = [(x, *self.read(direction, x, lengths)[0]) for direction in DIRECTIONS]
         return torch.stack([torch.cat(pair, dim=-1) for pair in zip(*ways, strict=True)], dim=1)
 
@@ -143,19 +143,19 @@ class Elmo(BothWays):
     spelled: Tensor
 
     def __init__(self, config: ElmoConfig, tokens: Sequence[str]) -> None:
-        """`tokens` are the vocabulary, by id."""
+        """`tokens` is the vocabulary by id."""
         super().__init__(config)
         assert len(tokens) == config.vocabulary_size, f"{len(tokens)} tokens of {config.vocabulary_size}"
         self.register_buffer("spelled", spell(tokens, config.longest), persistent=False)  # (V, L)
         self.scores = WordScores(config.vocabulary_size, config.width)
 
     def sizes(self) -> Tensor:
-        """(V,) How many bytes each token has, its marks included"""
+        """(V,) the number of bytes of each token, with its two boundary bytes."""
         return (self.spelled != PADDING_BYTE).sum(1)
 
     def spell(self, words: Tensor, groups: LengthGroups = ()) -> Tensor:
-        """Ids (U,) → (U, P), the same in every sentence. If they come in the order of their length, `groups` says so,
-        and the short ones are not padded to the longest."""
+        """Ids (U,) → (U, P), the same in every sentence. If they are sorted by length, `groups` has the lengths, and
+        short ones are not padded to the longest."""
         if not groups:
             return self.characters(self.spelled[words])
         parts = words.split([count for count, _ in groups])
@@ -163,21 +163,21 @@ class Elmo(BothWays):
         return self.characters(*(self.spelled[:, :size][part] for part, size in zip(parts, sizes, strict=True)))
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """(…, P) of one direction → logits (…, V) of the token that it comes to next"""
+        """(…, P) of one direction → logits (…, V) of its next token"""
         return self.scores(hidden, hidden)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,). Both directions share E."""
+        """The parts of the word scores x Eᵀ + b: x (M, P), E (V, P) and b (V,). Both directions share E."""
         return self.dropout(hidden), *self.scores.parts(hidden)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Tokens (N,) of rows end to end → (N, K, 2 P)"""
+        """Tokens (N,) of concatenated rows → (N, K, 2 P)"""
         words, place = ids.unique(return_inverse=True)
         return self.vectors(self.spell(words)[place], lengths)
 
 
 class ElmoVectors(nn.Module):
-    """A token has a vector of every layer; what of each is used is for a mix to learn."""
+    """One vector per token and layer; a mix of them is learned elsewhere."""
 
     spelled: Tensor
 
@@ -189,7 +189,7 @@ class ElmoVectors(nn.Module):
             self.register_buffer("spelled", spell(tokens_by_id(words), config.longest), persistent=False)  # (V, L)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Tokens (N,) of rows end to end → (N, K, 2 P)"""
+        """Tokens (N,) of concatenated rows → (N, K, 2 P)"""
         with torch.set_grad_enabled(needs_gradient(self)):
             return self.network.vectors(self._spelled(ids), lengths)
 
@@ -216,7 +216,7 @@ class ElmoVectors(nn.Module):
 
 
 def tokens_by_id(tokenizer: Tokenizer) -> list[str]:
-    """A vocabulary may have gaps."""
+    """The tokens of a vocabulary by id; "" for unused ids."""
     tokens = [""] * tokenizer.size
     for token, number in tokenizer.vocabulary.items():
         tokens[number] = token

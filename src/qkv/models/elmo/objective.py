@@ -48,7 +48,7 @@ _NEVER = -1e4  # a score that adds nothing; the logarithm of nothing at all woul
 
 
 class Unigram:
-    """Draws words in proportion to their counts, one added to each so that every word can be drawn."""
+    """Draws words in proportion to their counts plus one, so that every word can be drawn."""
 
     def __init__(self, counts: Tensor, size: int) -> None:
         exact = torch.float32 if counts.device.type == "mps" else torch.float64  # an Apple GPU has no float64
@@ -58,7 +58,7 @@ class Unigram:
         self.log_chances = (-torch.expm1(size * torch.log1p(-shares))).log().float()  # V, of being among S
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """(S,) words in the order of ids, and (S,) whether the same word precedes it; by torch's own generator of
+        """(S,) words in the order of ids, and (S,) whether each repeats the one before; drawn by torch's generator of
         the device, which the loop seeds at every step."""
         chosen = torch.rand(self.size, dtype=self.cumulative.dtype, device=self.cumulative.device).sort().values
         words = torch.searchsorted(self.cumulative, chosen).clamp_max(len(self.cumulative) - 1)
@@ -68,8 +68,8 @@ class Unigram:
 
 
 def sampled_loss(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor, sampler: Unigram) -> tuple[Tensor, Tensor]:
-    """Vectors (M, D), scored against their targets and words drawn from the table (V, D) → the summed loss, and how
-    many targets were the likeliest of those."""
+    """Vectors (M, D), scored against their targets and sampled words of the table (V, D) → the summed loss, and the
+    number of targets with the highest score."""
     drawn, again = sampler.draw()
     if not x.is_cuda:  # a GPU would have to be asked how many are left, which takes longer than to score them in vain
         drawn, again = drawn[~again], again[~again]
@@ -84,7 +84,7 @@ def sampled_loss(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor, sample
 
 
 def _rows(table: Tensor, ids: Tensor) -> Tensor:
-    """A look-up whose gradient is added up in one order, every time."""
+    """A look-up whose gradient is summed in a fixed order."""
     return functional.embedding(ids, table)
 
 
@@ -95,7 +95,7 @@ _NAMES = {"next": "forward", "previous": "backward"}
 
 @dataclass(frozen=True)
 class TwoWays:
-    """What both models read at a step: different places of the same text."""
+    """The batches of both directions in a step, from different positions of the same text."""
 
     forward: Batch
     backward: Batch
@@ -119,7 +119,7 @@ class TwoWays:
 
 
 class Mirrored(Shuffled):
-    """The same text from its end to its beginning, and its documents counted from there."""
+    """The same text in reverse, with documents counted from the end."""
 
     def __init__(self, text: Shuffled) -> None:
         self.straight = text
@@ -131,10 +131,11 @@ class Mirrored(Shuffled):
 
 
 class TwoWayBatches(StreamBatches):
-    """Step → what both directions read at that step, each row's stream continues at the next step."""
+    """Step → the batches of both directions; the stream of each row continues in the next step."""
 
     def __init__(self, *text: Any, sizes: Integers | None = None, **how: Any) -> None:
-        """`sizes` (V,) are how many bytes each token has, its marks included; the rest is as for StreamBatches."""
+        """`sizes` (V,) is the number of bytes of each token, with its boundary bytes; the rest is as for
+        StreamBatches."""
         super().__init__(*text, **how)
         self.sizes = sizes
 
@@ -156,7 +157,7 @@ class TwoWayBatches(StreamBatches):
 
 
 def reverse_rows(batch: Batch) -> Batch:
-    """Every row the other way round, and where it is scored."""
+    """Reverse every row, and adapt the positions to score."""
     offsets, row = batch.offsets.long(), batch.row_of_token
     order = offsets[row] + offsets[row + 1] - 1 - torch.arange(batch.n_tokens)
     scored_at = order[batch.labels["scored_at"]]
@@ -181,7 +182,7 @@ def _spelled_once(forward: Batch, backward: Batch, sizes: Integers | None) -> Tw
 
 
 class CarryingBoth(nn.Module):
-    """ELMo while it is trained: its buffers are the states in which its streams were left."""
+    """ELMo in training: its buffers are the states of its streams."""
 
     def __init__(self, network: Elmo, streams: int) -> None:
         super().__init__()
@@ -200,7 +201,7 @@ class CarryingBoth(nn.Module):
                 part.zero_()
 
     def forward(self, batch: TwoWays) -> dict[str, Tensor]:
-        """By direction, what the tokens to be found are scored from (N, P); the streams have moved on."""
+        """By direction, the vectors from which targets are scored (N, P); the states of the streams are advanced."""
         spelled = self.network.spell(batch.forward.labels["words"], batch.groups)  # (U, P)
         return {direction: self._read(direction, spelled, batch.of(direction)) for direction in DIRECTIONS}
 
@@ -223,8 +224,8 @@ def _flat(states: States) -> list[Tensor]:
 
 
 class BothDirections:
-    """The cross entropies of the next token and of the one before, added. In training, against the words of `sampler`
-    if there is one; else against all."""
+    """The sum of the cross entropies of the next and the previous token: in training against the words of `sampler`, if
+    there is one; else against all."""
 
     weights: Mapping[str, float] = dict.fromkeys(_NAMES, 1.0)
 
@@ -255,7 +256,7 @@ class _Figures(NamedTuple):
 
 
 def evaluate_both_directions(model: CarryingBoth, batches: Iterable[TwoWays]) -> dict[str, _Figures]:
-    """By what was predicted, "next" and "previous"; the model must come with states of its own."""
+    """Figures of "next" and "previous"; the model needs states of its own."""
     device, objective = next(model.parameters()).device, BothDirections()
     sums: dict[str, list[Any]] = {name: [0.0, 0, 0] for name in _NAMES}
     for batch in batches:
@@ -267,10 +268,10 @@ def evaluate_both_directions(model: CarryingBoth, batches: Iterable[TwoWays]) ->
 
 
 class TrainingFlops:
-    """Multiplications and additions of forward and backward: 6 for a weight and each time it is met."""
+    """Floating-point operations of forward and backward: 6 for every use of a weight."""
 
     def __init__(self, network: Elmo, words: float) -> None:
-        """`words` is how many a target is scored against, on average."""
+        """`words` is the mean number of words that a target is scored against."""
         self.bytes = network.sizes().cpu()  # (V,)
         characters = network.characters
         self.of_byte = sum(weight.numel() for weight in characters.convolutions.parameters() if weight.dim() == 3)

@@ -8,6 +8,7 @@ states of both directions, so that a resumed run continues in the middle of its 
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ from qkv.models.elmo.objective import (
     evaluate_both_directions,
 )
 from qkv.models.folders.own import save_folder
-from qkv.models.nnlm.pretrain import LEAST, collect_page_facts, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, make_record, no_init, open_corpus
+from qkv.models.nnlm.pretrain import CarryingTrainer, collect_page_facts, evaluation_figures, open_evaluation
+from qkv.models.pretraining import Pretraining, check_own, make_record, no_init, open_corpus, row_sizes
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM
 from qkv.nn.words import Highway
@@ -106,7 +107,7 @@ def _checked(config: ElmoTraining, given: Requested) -> ElmoTraining:
 
 
 class TwoWayEvaluation:
-    """Called with a model, answers with what goes into the log."""
+    """Evaluates a model on held-out text; returns the figures for the log."""
 
     def __init__(
         self,
@@ -118,46 +119,26 @@ class TwoWayEvaluation:
         sizes: Integers | None = None,
     ) -> None:
         """`sizes` (V,) are how many bytes each token has."""
-        self.count = 0  # of batches
-        total = held_out.n_tokens
-        if total < 2:
-            return
-        config = TextConfig(min(config.length, total - 1), config.ends)
-        rows = max(1, min(rows, min(total, tokens) // (LEAST * config.length)))
-        self.batches = TwoWayBatches(held_out, special, config, rows=rows, shuffle=False, sizes=sizes)
-        self.count = min(self.batches.steps_per_epoch, -(-tokens // (rows * config.length)))
+        build = partial(TwoWayBatches, held_out, special, shuffle=False, sizes=sizes)
+        self.batches, self.count = open_evaluation(build, held_out, config, rows, tokens)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
-        assert isinstance(model, CarryingBoth)
-        device = next(model.parameters()).device
+        assert isinstance(model, CarryingBoth) and self.batches is not None
+        device, read = next(model.parameters()).device, self.batches
         # with its own states: those of the training stay unchanged
-        own = CarryingBoth(model.network, self.batches.streams).to(device).eval()
+        own = CarryingBoth(model.network, read.streams).to(device).eval()
         with torch.inference_mode():
-            found = evaluate_both_directions(own, (self.batches.two_ways(step)[0] for step in range(self.count)))
+            found = evaluate_both_directions(own, (read.two_ways(step)[0] for step in range(self.count)))
         result: dict[str, Any] = {}
-        for name, (loss, right, count) in found.items():
-            result |= {f"{name}_loss": loss, f"{name}_accuracy": right / max(1, count)}
-            result |= {f"{name}_correct": right, f"{name}_count": count, f"{name}_perplexity": perplexity(loss)}
+        for name, figures in found.items():
+            result |= evaluation_figures(name, *figures)
         return result
 
 
 # The run
 
 
-class TwoWayTrainer(Trainer[TwoWays]):
-    """A trainer whose checkpoints hold the carried states as well, and whose trials leave none behind."""
-
-    def _begin(self) -> None:
-        super()._begin()
-        assert isinstance(self.job.model, CarryingBoth)
-        self.job.model.forget()
-
-    def trained(self) -> dict[str, Tensor]:
-        carried = {name: part for name, part in self.job.model.named_buffers() if name.startswith("carried_")}
-        return super().trained() | carried
-
-
-def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) -> TwoWayTrainer:
+def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) -> CarryingTrainer[TwoWays]:
     device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
@@ -177,7 +158,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
         sampler = Unigram(_counts(config, corpus, tokenizer).to(device), config.negatives)
         words = sampler.log_chances.exp().sum().item()
     evaluate = TwoWayEvaluation(held_out, tokenizer, config.text, config.rows, config.evaluation_tokens, sizes)
-    return TwoWayTrainer(
+    return CarryingTrainer(
         Job(
             CarryingBoth(network, batches.streams).to(device),
             BothDirections(sampler),
@@ -195,7 +176,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
 
 
 def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tensor:
-    """(V,) How often each token is to be predicted: those of the shards, and what running text puts between them."""
+    """(V,) how often each token is a target: its count in the shards, plus the tokens added between texts."""
     counts = torch.from_numpy(map_arrays(corpus.folder / TOKEN_COUNTS_FILE)["counts"].astype("int64"))
     counts[tokenizer.cls_id] += corpus.n_documents
     counts[tokenizer.sep_id] += corpus.n_sentences if config.text.ends == "sentence" else corpus.n_documents
@@ -203,7 +184,8 @@ def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tenso
 
 
 def _matrices(network: Elmo) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of bytes and words."""
+    """The weights that Muon optimises and the number of matrices in each; tables of bytes and words are not among
+    them."""
     found = {"network.characters.project.weight": 1}
     for name, module in network.named_modules(prefix="network"):
         if isinstance(module, LSTM):

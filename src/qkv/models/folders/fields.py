@@ -80,11 +80,11 @@ class Fields:
         return [name for name in said if name not in {*self.table, *self.fixed, *self.neutral}]
 
     def kept(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        """What a save writes back as it was."""
+        """The fields that a save writes back unchanged."""
         return {name: said[name] for name in (*self.carried, *self.unknown(said)) if said.get(name) is not None}
 
     def write(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Their fields of our values."""
+        """The fields of config.json for these values."""
         written = {theirs: values[ours] for theirs, ours in self.table.items()}
         for theirs, ours in self.table.items():
             if ours == "activation":
@@ -99,7 +99,7 @@ class Fields:
 
 
 def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
-    """One field, checked where it is read: a wrong number here is a riddle later."""
+    """One field, checked when it is read: a wrong value would fail later with an obscure error."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     number = whole or (isinstance(value, float) and math.isfinite(value))
     if ours in _COUNTS:
@@ -118,7 +118,7 @@ def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
 
 
 def read_labels(file: Path, fields: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, list[str]]:
-    """The names of a head's outputs, None where there are none, and what is odd about them."""
+    """The names of a head's outputs, None if there are none, and notes about them."""
     by_id, by_name = fields.get("id2label"), fields.get("label2id")
     if by_id is None and by_name is None:
         count = fields.get("num_labels", fields.get("_num_labels"))
@@ -206,7 +206,7 @@ def read_sentence(folder: Path) -> SentenceFiles:
 
 
 def _mode(fields: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The pooling that qkv does, if it is one, and what the file calls it."""
+    """The pooling, None if qkv does not have it, and its name in the file."""
     chosen = fields.get("pooling_mode")
     if chosen is None:
         chosen = [MODES.get(name, name) for name, on in fields.items() if name.startswith("pooling_mode_") and on]

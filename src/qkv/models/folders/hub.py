@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import write_text
+from qkv.files import sha256_of, write_text
 
 DEFAULT_MODEL = "qkv-mini"
 """What every verb and `qkv.load` take when no model is named."""
@@ -26,7 +26,7 @@ INSTEAD = "Install qkv again. Verbs with --model, and qkv.load(folder), can do w
 
 
 def find_shipped(name: str) -> Path:
-    """The folder of one of MODELS, every file of it as it was shipped."""
+    """The folder of one of MODELS, after a check of all its files."""
     folder = FOLDER / name
     if not folder.is_dir():
         raise InputError(
@@ -40,7 +40,7 @@ def find_shipped(name: str) -> Path:
         if not path.is_file():
             raise InputError(f"The model {name} is not whole: {path} is missing. {INSTEAD}")
         with reading(path):
-            found = _sha256(path)
+            found = sha256_of(path)
         if found != expected:
             raise InputError(
                 f"{path} is not the file that was shipped: its SHA-256 is {found[:9]}…, not {expected[:9]}…. {INSTEAD}"
@@ -49,14 +49,14 @@ def find_shipped(name: str) -> Path:
 
 
 def seal(folder: Path) -> None:
-    """Write down the hash of every file of a folder that is to be shipped."""
+    """Write SHA256SUMS for a folder that will be shipped."""
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file != folder / SUMS)
-    lines = [f"{_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files]
+    lines = [f"{sha256_of(file)}  {file.relative_to(folder).as_posix()}\n" for file in files]
     write_text(folder / SUMS, "".join(lines))
 
 
 def _sums(folder: Path) -> dict[str, str]:
-    """File → hash; two spaces between them, as sha256sum writes it."""
+    """Hashes by file name, from the format of sha256sum."""
     path = folder / SUMS
     found: dict[str, str] = {}
     with reading(path):
@@ -69,11 +69,6 @@ def _sums(folder: Path) -> dict[str, str]:
     if not {"config.json", "model.safetensors"} <= found.keys():
         raise InputError(f"{path} does not name the model's own files: it is damaged. {INSTEAD}")
     return found
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 # Names that a user types
@@ -133,7 +128,7 @@ def locate(name: str | Path) -> Path:
 
 
 def _nearest(path: Path) -> str:
-    """A hint about the first part of a path that is not there."""
+    """A hint about the first part of a path that does not exist."""
     while not path.parent.exists():
         path = path.parent
     if not path.parent.is_dir():
@@ -181,7 +176,7 @@ def _download(text: str) -> Path:
 
 
 def shown_name(place: str | Path) -> str:
-    """To be shown or handed on: a folder's or file's own name, or that of the run that it is the model of.
+    """The name to show for a folder or file: its own, or that of the run whose model it is.
 
     >>> shown_name("here/elmo"), shown_name("here/run/model"), shown_name("scratch:lstm")
     ('elmo', 'run', 'scratch:lstm')

@@ -55,7 +55,7 @@ _MODEL_FILES = (
 def write_folder(
     target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
 ) -> None:
-    """Write files by name, also in the folders `below`, and the weights: whole or not at all."""
+    """Write files by name, also into the folders `below`, and the weights, atomically."""
     with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ def _reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
 
 
 def read_ours(folder: Path) -> dict[str, Any]:
-    """All of qkv.json; nothing where others wrote the folder."""
+    """The content of qkv.json; empty if the folder has none."""
     file = folder / OURS
     if not file.is_file():
         return {}
@@ -102,7 +102,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def add_to_record(folder: Path, more: Mapping[str, Any]) -> None:
-    """To what the training of a model wrote down."""
+    """Add entries to the record in qkv.json."""
     ours = read_ours(folder)
     write_text(folder / OURS, to_json(ours | {"record": dict(ours.get("record") or {}) | dict(more)}))
 
@@ -115,12 +115,13 @@ def model_type_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def read_licences(folder: Path) -> dict[str, bytes]:
-    """The licence of a model, which goes with whatever is trained from it."""
+    """The licence files of a model, which are copied to models trained from it."""
     return {name: (folder / name).read_bytes() for name in _LICENCES if (folder / name).is_file()}
 
 
 def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
-    """Compare the tokenizer with the token table: a note if a few rows are unused, an InputError if they do not fit."""
+    """Compare the tokenizer with the token table: a note if a few rows are unused, an InputError if they do not
+    match."""
     spare = rows - tokenizer.size
     if spare > _MOST_SPARE or spare < 0:
         raise InputError(
@@ -157,7 +158,7 @@ class Card:
 
 
 def write_about(subject: str, english: str, chinese: str, parameters: int) -> tuple[str, str]:
-    """What a model is, as `Card.about` has it.
+    """The description of a model for `Card.about`, in both languages.
 
     >>> write_about("word2vec", "a vector a word", "每词一个向量", 3000)
     ('word2vec: a vector a word. 3,000 parameters.', 'word2vec：每词一个向量。3,000 个参数。')
@@ -187,7 +188,7 @@ def write_card(card: Card) -> str:
 
 
 class _OwnType(NamedTuple):
-    """What the card of a model says it is, and the first thing to do with it."""
+    """The description of a model type on its card, and an example command."""
 
     english: str
     chinese: str
@@ -221,9 +222,10 @@ OWN_TYPES: dict[str, _OwnType] = {
 """Every `model_type` that a folder of ours may have."""
 
 
-class _Folder(NamedTuple):
-    """What a folder holds. A tensor is a private view of the file: as stored, and read when it is used."""
+class OwnFolder(NamedTuple):
+    """What a folder holds. A tensor is a private view of the file, read when it is used."""
 
+    path: Path
     model_type: str
     config: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -241,7 +243,7 @@ def save_folder(
     *,
     card: str | None = None,
 ) -> Path:
-    """Write a folder, whole or not at all; return its path.
+    """Write a folder, atomically; return its path.
 
     A folder that is already there is replaced if it is a model folder, and refused if it holds anything else. `config`
     is JSON: numbers, names, lists; its `vocabulary_size`, where it has one, must fit the tokenizer. `card` takes the
@@ -265,7 +267,7 @@ def save_folder(
     return target
 
 
-def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
+def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
     """Read a folder that `save_folder` wrote; with `expected`, one of these model_types and no other.
 
     The weights are a private mapping of the file, which must not be written over in place while they are used.
@@ -289,23 +291,21 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
             if not isinstance(rows := config["vocabulary_size"], int):
                 raise InputError(f"{folder / CONFIG}: vocabulary_size is {rows!r}, where a number belongs.")
             check_vocabulary(tokenizer, rows, str(folder))
-    return _Folder(model_type, config, tensors, tokenizer, record)
+    return OwnFolder(folder, model_type, config, tensors, tokenizer, record)
 
 
-def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a folder holds, for people to look at and programs to read. Weights are mapped, not read."""
-    found = read_folder(path)
-    folder = Path(os.path.expanduser(path))
+def describe_folder(found: OwnFolder) -> dict[str, Any]:
+    """The document of `qkv info --json`, without the terms of use. Weights are mapped, not read."""
     dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in found.tensors.values()}
     return {
-        "path": str(folder),
+        "path": str(found.path),
         "model_type": found.model_type,
         "about": OWN_TYPES[found.model_type].english,
         "config": found.config,
         "parameters": sum(tensor.numel() for tensor in found.tensors.values()),
         "tensors": {name: list(tensor.shape) for name, tensor in found.tensors.items()},
         "dtype": " and ".join(sorted(dtypes)),
-        "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if file.is_file()},
+        "files": {file.name: file.stat().st_size for file in sorted(found.path.iterdir()) if file.is_file()},
         "vocabulary": {
             "size": found.tokenizer.size,
             "kind": found.tokenizer.kind,
@@ -313,6 +313,7 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
             "segmenter": found.tokenizer.segmenter,
         },
         "record": found.record,
+        "weight_bytes": (found.path / WEIGHTS).stat().st_size,
     }
 
 
@@ -362,8 +363,8 @@ FACTS: dict[str, tuple[str, ...]] = {
 
 
 def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
-    """Sizes of a model by names that all kinds share, from config.json and the headers of the weights; of a file of
-    vectors how large it is."""
+    """Sizes of a model under names that all kinds share, from config.json and the headers of the weights; for a file of
+    vectors its size in bytes."""
     if path.is_file():
         return {"bytes": path.stat().st_size}
     facts: dict[str, int | str] = {}
@@ -419,7 +420,7 @@ def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _features(sizes: dict[str, Any] | None, mix: dict[str, Any] | None) -> str:
-    """The language model below a reader; empty if it has a table of vectors."""
+    """The language model below a plain encoder; empty if it has a table of vectors."""
     if not sizes:
         return ""
     text = ", ".join(f"{name} {value}" for name, value in sizes.items() if name != "model_type")

@@ -71,7 +71,7 @@ class WeightFiles:
 
 
 class _Mapping:
-    """One file's bytes, mapped when the first tensor asks for them."""
+    """The bytes of a file, mapped on first use."""
 
     def __init__(self, file: Path, size: int) -> None:
         self.file, self.size = file, size
@@ -210,7 +210,7 @@ def read_pickled(file: Path, shapes_only: bool = False) -> dict[str, PickledTens
 
 
 def open_weights(folder: Path, shapes_only: bool = False) -> WeightFiles:
-    """The weights of a folder; with `shapes_only`, nothing but names, shapes and dtypes of a .bin is there."""
+    """The weights of a folder; with `shapes_only`, only names, shapes and dtypes of a .bin file are available."""
 
     def read(file: Path) -> Mapping[str, StoredTensor]:
         return read_header(file) if file.suffix == ".safetensors" else read_pickled(file, shapes_only)
@@ -258,7 +258,7 @@ def _read_index(index: Path) -> dict[str, Path]:
 
 
 def are_equal(one: StoredTensor, other: StoredTensor) -> bool:
-    """Whether two tensors hold the same bytes, looked at piece by piece so that neither becomes resident."""
+    """Whether two tensors hold the same bytes; compared piece by piece, so that neither becomes resident."""
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         return False
     if not (isinstance(one, SafeTensor) and isinstance(other, SafeTensor)):
@@ -300,8 +300,8 @@ class SkipInit(TorchFunctionMode):
 
 
 def gather(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
-    """One tensor as it is mapped, where nothing is to be done; else all, one under the other in new memory, each read
-    from the file straight into its place."""
+    """One tensor as mapped, if it needs no conversion; else all of them concatenated in new memory, each read directly
+    into its place."""
     if len(stored) == 1 and stored[0].dtype == dtype:
         return stored[0].mapped()
     rows = sum(tensor.shape[0] for tensor in stored)
@@ -312,7 +312,7 @@ def gather(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
 
 
 def check_names(weights: WeightFiles, found: Collection[str], wanted: Collection[str], what: str) -> None:
-    """All that a network needs must be there, and nothing else."""
+    """Refuse a file that lacks a tensor of the network, or has one that the network does not have."""
     if missing := set(wanted) - set(found):
         raise InputError(
             f"{weights.source} lacks {len(missing)} of the tensors that {what} needs: {listed(missing)}. The file is "

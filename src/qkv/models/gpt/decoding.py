@@ -1,4 +1,4 @@
-"""How a GPT writes: what it computes with, and what its rows remember from one step to the next.
+"""Decoding with a GPT: the layers it uses, and the state of rows between steps.
 
 Keys and values are kept (nn/cpu/cache.py): a prompt is read once, and a step computes one new token a row
 (nn/cpu/step.py). On a CPU it may be in 8 bits, or 8 bits guess ahead (nn/cpu/precision.py).
@@ -26,7 +26,7 @@ from qkv.search.decoding import Stepped
 
 
 class WritingLayers(NamedTuple):
-    """What writing computes with."""
+    """The layers used for decoding."""
 
     blocks: Sequence[nn.Module]  # for prompts
     steps: Sequence[PostNormCausalStep | PreNormCausalStep]
@@ -58,7 +58,7 @@ class GPTState:
 
 
 class GPTNetwork(Protocol):
-    """What writing needs of the network."""
+    """The parts of the network that decoding needs."""
 
     training: bool
 
@@ -77,8 +77,8 @@ class GPTNetwork(Protocol):
 
 
 class GPTDecoding(nn.Module):
-    """A part of the network that has no weights: it keeps those of the network in other layouts, and forgets them when
-    the network is trained."""
+    """Decoding for a network. It has no weights of its own: it caches the network's weights in other layouts, and drops
+    them when the network is trained."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class GPTDecoding(nn.Module):
     def _read(
         self, network: GPTNetwork, tokens: Tensor, past: TextCache, layers: WritingLayers, count: int = 1
     ) -> Tensor:
-        """The next tokens (Q · C,) of every row → (Q · C, V), without going on to them."""
+        """The next tokens (Q · C,) of every row → (Q · C, V), without advancing the state."""
         places = past.positions if count == 1 else past.positions + torch.arange(count, device=tokens.device)
         x = functional.embedding(tokens, network.embedding.weight) + network.position.weight[places]
         for step, attend in zip(layers.steps, past.next_tokens(count), strict=True):
@@ -147,7 +147,7 @@ class GPTDecoding(nn.Module):
         return Stepped(found.logits, state.follow(found.draft), None)
 
     def int8_bytes(self) -> int:
-        """Memory of the weights in 8 bits, in addition to the model's own; 0 if nothing was written with them."""
+        """Memory of the 8-bit weights, in addition to the model's own; 0 if they were never used."""
         return 0 if self._int8.held is None else count_int8_bytes(self._int8.held)
 
     def _layers(self, network: GPTNetwork) -> WritingLayers:

@@ -49,7 +49,7 @@ WIDER = 4
 
 
 class Dialect(NamedTuple):
-    """What one class of transformers calls things."""
+    """The names that one class of transformers uses."""
 
     model_type: str
     order: str
@@ -125,7 +125,7 @@ OF_THE_FIRST = ("sequence", "choice")
 
 
 def read_gpt_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Dialect, list[str]]:
-    """The sizes that a config.json states, whose it is, and what is odd about it."""
+    """The sizes in a config.json, its dialect, and notes about it."""
     kind = fields.get("model_type")
     if kind not in DIALECTS:
         raise InputError(
@@ -179,7 +179,7 @@ def write_gpt_config(
 
 
 def names_of(config: GPTConfig, dialect: Dialect) -> dict[str, str]:
-    """Every parameter of ours and its name in a file, without the prefix that the classes with heads put before it."""
+    """Every parameter of ours and its name in a file, without the prefix of the classes with heads."""
     names = dict(zip(("embedding.weight", "position.weight"), dialect.tables, strict=True))
     for number in range(config.layers):
         for ours, theirs in LAYER_PARTS.items():
@@ -191,7 +191,7 @@ def names_of(config: GPTConfig, dialect: Dialect) -> dict[str, str]:
 
 
 def class_of(dialect: Dialect, heads: Sequence[str]) -> str:
-    """transformers' class for a GPT with one head; with none, or none that it knows, that of the network."""
+    """transformers' class for a GPT with one head; without a head, or with an unknown one, that of the network."""
     if len(heads) != 1 or (dialect is GPT1 and heads[0] not in OF_THE_FIRST):
         return dialect.classes[0] if not heads else dialect.classes[1]
     return dialect.classes[1].removesuffix("Model") + CLASSES[heads[0]]

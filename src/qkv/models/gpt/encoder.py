@@ -34,12 +34,12 @@ class GPTReaderConfig(GPTConfig):
 
     @property
     def segments(self) -> int:
-        """As many as there are: the delimiter between them separates the texts of a pair."""
+        """Any number: the delimiter separates the texts of a pair."""
         return 2
 
     @property
     def network(self) -> GPTConfig:
-        """Without what belongs to tasks."""
+        """The config of the network, without the tokens of tasks."""
         return GPTConfig(**{name: getattr(self, name) for name in GPTConfig.__dataclass_fields__})
 
     @classmethod
@@ -59,7 +59,7 @@ class TokensInPlace(nn.Module):
         return self.dropout(tokens_in_place(self.token, self.position, ids, positions))
 
     def parts(self, ids: Tensor, positions: Tensor) -> dict[str, Tensor]:
-        """What is added, and its sum, (N, D) each."""
+        """The summands and their sum, (N, D) each."""
         return parts_in_place(self.token, self.position, ids, positions)
 
 
@@ -123,13 +123,13 @@ class GPTEncoder(Encoder):
         return hidden.index_select(0, packing.offsets[1:].long() - 1)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, None]:
-        """What the scores of the next word are made of, x Eᵀ: x (M, D), E (W, D), and no bias."""
+        """The parts of the scores of the next word x Eᵀ: x (M, D), E (W, D), without bias."""
         table = self.embedding.token.weight if self.table is None else self.table.weight
         return hidden, table[: self.config.words], None
 
 
 class GPTWithHeads(WithHeads):
-    """A GPT and the heads of tasks by name. That of a row has no bias, as transformers' has none."""
+    """A GPT and the heads of tasks by name. The head of a row has no bias, as in transformers."""
 
     encoder: GPTEncoder
 

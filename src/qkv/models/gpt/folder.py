@@ -141,12 +141,13 @@ class _Plan:
 
     @cached_property
     def labels(self) -> tuple[str, ...] | None:
-        """None: config.json says nothing of them."""
+        """None if config.json has no labels."""
         return read_labels(self.path / CONFIG, self.fields)[0] if {"sequence", "token"} & set(self.heads) else ()
 
 
 def _make_plan(folder: Path, compare: bool) -> _Plan:
-    """`compare`: look into the file whether a stored table of scores is the table of tokens."""
+    """Check a folder before reading weights. `compare`: read the file to see whether a stored output table equals the
+    token table."""
     file = folder / CONFIG
     fields = read_object(file)
     config, dialect, notes = read_gpt_config(fields, file)
@@ -179,7 +180,7 @@ def _make_plan(folder: Path, compare: bool) -> _Plan:
 
 
 def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int | None, notes: list[str]) -> int | None:
-    """The token that config.json names for a purpose; `own` is the one that is taken where it names none."""
+    """The token that config.json names for a purpose; `own` if it names none."""
     number = fields.get(name)
     if number is None or number == own:
         return own
@@ -191,7 +192,7 @@ def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int |
 
 
 def _is_mask(name: str) -> bool:
-    """Attention masks, which older files store as buffers."""
+    """Whether a name is that of an attention mask, which older files store as a buffer."""
     return name.endswith((".attn.bias", ".attn.masked_bias"))
 
 
@@ -301,8 +302,8 @@ class _OpenedGPT:
         self.labels = default_labels(self.outputs) if plan.labels is None else plan.labels
         if self.labels and len(self.labels) != self.outputs:
             raise InputError(
-                f"{plan.path / CONFIG} names {len(self.labels)} labels, and the head has {self.outputs} outputs: one "
-                "is of another."
+                f"{plan.path / CONFIG} names {len(self.labels)} labels, and the head has {self.outputs} outputs. "
+                "One of the two files belongs to another model."
             )
 
     def opened(self) -> Opened:
@@ -330,7 +331,7 @@ class _OpenedGPT:
 
     @cached_property
     def state(self) -> dict[str, Tensor]:
-        """Of a GPT, by its own names."""
+        """The weights of the GPT, by our names."""
         with reading(self.plan.path):
             return {ours: self._tensor(self.plan.names[theirs], theirs) for ours, theirs in self.plan.tensors.items()}
 
@@ -358,12 +359,11 @@ class _OpenedGPT:
 
     @cached_property
     def network(self) -> GPTWithHeads:
-        """For prediction. Rows of new tokens are zero."""
+        """The network for prediction. Rows of new tokens are zero."""
         return self._with_heads(0.0).to(self.loading.device)
 
     def encodes(self) -> Encodes:
-        """Before a text stands the mark that stands there in training; the one after it is seen by nothing before it,
-        and counts nowhere, unless a task taught what it means."""
+        """The start token is the one used in pretraining. The end token counts in a mean only if a task trained it."""
         taught = bool(self.plan.heads)
         return Encodes(self.network, self.tokenizer, self.sizes, counts_marks=taught, pools_first=False)
 
@@ -372,7 +372,7 @@ class _OpenedGPT:
         return TakesHead(self.sizes, self.tokenizer, self.plan.path, begun, self._build, self._save)
 
     def _with_heads(self, std: float) -> GPTWithHeads:
-        """`std`: of the rows that new tokens get."""
+        """`std` is the standard deviation of the rows of new tokens."""
         plan, added = self.plan, self.tokenizer.added
         state = {_below(name): tensor for name, tensor in self.state.items()}
         for name in (EMBEDDINGS["embedding.weight"], EMBEDDINGS["table"]):
@@ -412,12 +412,12 @@ class _OpenedGPT:
 
 
 def begins_documents(record: Mapping[str, Any]) -> bool:
-    """Whether a model was trained to take a prompt as the beginning of a document: those that were trained here."""
+    """Whether prompts are taken as the beginning of a document: only for models trained here."""
     return record.get("job") == "pretrain"
 
 
 def add_rows(table: Tensor, rows: int, new: Sequence[int], std: float) -> Tensor:
-    """A table (V, D) grown to so many rows, with those of the `new` tokens drawn."""
+    """A table (V, D) extended to this many rows; those of the `new` tokens are drawn."""
     draw = torch.Generator().manual_seed(0)
     grown = torch.zeros(rows, table.size(1), dtype=table.dtype)
     grown[: len(table)] = table
@@ -440,7 +440,7 @@ def save(
     *,
     files: Mapping[str, str | bytes] | None = None,
 ) -> Path:
-    """Write a folder that transformers and qkv load, whole or not at all; return its path.
+    """Write a folder that transformers and qkv load, atomically; return its path.
 
     A folder that is already there is replaced if it is a model folder, and refused if it holds anything else. `files`
     are beside those of the model: its licence.
@@ -456,7 +456,7 @@ def save_with_heads(
     *,
     files: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """The same, of a GPT below the heads of tasks."""
+    """`save` for a GPT with heads of tasks."""
     with torch.device("meta"), SkipInit():
         network = GPT(model.config.network)
     state = model.state_dict()
@@ -479,7 +479,7 @@ def _write(
     stored_heads: Mapping[str, Tensor],
     files: Mapping[str, str | bytes],
 ) -> Path:
-    """`stored_heads`: tensors beside the network, by their names in the file. `files` may take the place of others."""
+    """`stored_heads`: further tensors, by their names in the file. `files` may replace others."""
     target, config = Path(os.path.expanduser(path)), model.config
     dialect = dialect_of(config)
     check_vocabulary(tokenizer, config.vocabulary_size, str(target))

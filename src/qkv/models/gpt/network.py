@@ -1,4 +1,4 @@
-"""GPT: a Transformer that looks to the left alone, and predicts the next token.
+"""GPT: a Transformer with causal attention that predicts the next token.
 
 Post-norm as in GPT (Radford et al. 2018), pre-norm with one more norm at the end as in GPT-2 (Radford et al. 2019).
 Learned positions are added to the tokens; the table that reads tokens also scores them (tied).
@@ -130,7 +130,7 @@ class GPT(nn.Module):
         return functional.linear(hidden, self.scored_with)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, None]:
-        """What the scores of words are made of, x Eᵀ: x (M, D), E (V, D), and no bias."""
+        """The parts of the word scores x Eᵀ: x (M, D), E (V, D), without bias."""
         return hidden, self.scored_with, None
 
     @torch.no_grad()
@@ -143,7 +143,7 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: GPTState) -> Stepped[GPTState]:
-        """(Q,), the token that was written last in every row → scores of the next."""
+        """(Q,) the last token of every row → scores of the next."""
         return self.decoding.step(self, tokens, state)
 
     def _initialise(self) -> None:
@@ -167,13 +167,13 @@ def tokens_in_place(tokens: nn.Embedding, places: LearnedPositions, ids: Tensor,
 
 
 def parts_in_place(tokens: nn.Embedding, places: LearnedPositions, ids: Tensor, positions: Tensor) -> dict[str, Tensor]:
-    """What is added, and its sum: (N,) each → (N, D) each"""
+    """The summands and their sum: (N,) each → (N, D) each"""
     token, position = tokens(ids), places(positions)
     return {"token": token, "position": position, "sum": token + position}
 
 
 def positions_of(packing: Packing) -> Tensor:
-    """(N,): counted from 0 in every row."""
+    """(N,), counted from 0 in every row."""
     offsets, total = packing.offsets, sum(packing.lengths)
     starts = torch.repeat_interleave(offsets[:-1].long(), offsets.diff(), output_size=total)
     return torch.arange(total, device=offsets.device) - starts

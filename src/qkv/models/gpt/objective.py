@@ -1,5 +1,4 @@
-"""GPT's objective (Radford et al. 2018, §3.1): which token comes next, of every token of every document, from those
-before it.
+"""GPT's objective (Radford et al. 2018, §3.1): predict every token of every document from those before it.
 
 A document is read as  end d₁ d₂ … dₙ  and predicted as  d₁ d₂ … dₙ end: the token that ends texts is also put before
 them, so that a model can begin a text from nothing. One that is longer than a row is cut into rows, elsewhere in every
@@ -41,7 +40,8 @@ class _Corpus(Boundaries, Protocol):
 
 
 class TextRows(NamedTuple):
-    """Rows of an epoch, each a part of a document: places of its tokens; place 0 is the special token before it."""
+    """Rows of an epoch, each a part of a document: positions of its tokens; position 0 is the special token before
+    it."""
 
     document: _Integers  # (P,)
     begin: _Integers  # (P,)
@@ -52,8 +52,8 @@ class TextRows(NamedTuple):
 
 
 def cut_texts(lengths: _Integers, longest: int, first: _Integers) -> TextRows:
-    """Documents that are read as so many tokens, mark included, cut into rows of at most `longest`. Of a document that
-    needs several, the first row has `first` tokens.
+    """Cut documents of these lengths, with the start token, into rows of at most `longest`. The first row of a document
+    that needs several has `first` tokens.
 
     >>> cut_texts(np.array([3, 9]), 4, np.array([2, 2]))
     TextRows(document=array([0, 1, 1, 1]), begin=array([0, 0, 2, 6]), length=array([3, 2, 4, 3]))
@@ -81,7 +81,7 @@ class CausalBatches:
         seed: int = 0,
         shuffle: bool = True,
     ) -> None:
-        """Without `shuffle`, rows come in the order of the corpus, and every document is cut from its beginning on."""
+        """Without `shuffle`, rows are in the order of the corpus and documents are cut from their start."""
         if length < 1:
             raise InputError(f"length must be at least 1, not {length}.")
         self.corpus, self.end_id, self.length, self.shuffle = corpus, end_id, length, shuffle
@@ -106,7 +106,8 @@ class CausalBatches:
 
     @property
     def steps_per_epoch(self) -> int:
-        """A row goes to the step in whose share of the tokens it begins, so none may get a smaller share than a row."""
+        """A row belongs to the step in whose share of the tokens it begins, so a share must not be smaller than a
+        row."""
         share = self.streams * self.length
         return -(-self.n_tokens // share) if self.streams > 1 else max(1, self.n_tokens // share)
 
@@ -125,7 +126,7 @@ class CausalBatches:
         ]
 
     def beginning(self, tokens: int) -> list[Batch]:
-        """Rows of the first epoch until they have so many tokens: the same ones, however many go into a batch."""
+        """Rows of the first epoch with about this many tokens, independent of the batch size."""
         drawn, begins = self.epoch(0)
         begins = begins[begins < tokens]
         cuts = np.flatnonzero(np.diff(begins // (self.rows * self.length), prepend=-1)).tolist()
@@ -135,7 +136,7 @@ class CausalBatches:
         ]
 
     def _draw_epoch(self, epoch: int) -> tuple[TextRows, _Integers]:
-        """All rows of an epoch in the order in which they are trained on, and how many tokens come before each."""
+        """All rows of an epoch in training order, and the number of tokens before each."""
         draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch)))
         first = np.full(len(self.document_lengths), self.length)
         if self.shuffle:
@@ -146,7 +147,7 @@ class CausalBatches:
         return drawn, np.cumsum(drawn.length) - drawn.length
 
     def _batch(self, rows: TextRows) -> Batch:
-        """Sorted by length, so that a CPU finds neighbours of equal length."""
+        """The batch of these rows, sorted by length, since a CPU groups rows of equal length."""
         document, begin, length = rows.take(np.argsort(rows.length, kind="stable"))
         # a row and the token after it, as places of  end d₁ … dₙ end  that become one longer in every row
         starts = np.cumsum(length + 1) - (length + 1)
@@ -167,7 +168,7 @@ class CausalBatches:
 
 
 class Causal:
-    """The cross entropy of the next token, of every token that is read."""
+    """The cross entropy of the next token, for every token."""
 
     weights: Mapping[str, float] = {"next": 1.0}
 
@@ -181,7 +182,7 @@ class Causal:
 
 
 def evaluate_causal(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
-    """The summed loss, how many were right, of how many."""
+    """The summed loss, the number of correct predictions, and their total."""
     device, objective = next(model.parameters()).device, Causal()
     loss, right, count = 0.0, 0, 0
     for batch in batches:
@@ -191,8 +192,8 @@ def evaluate_causal(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, 
 
 
 def causal_flops(model: GPT, batch: Batch) -> float:
-    """Multiplications and additions of forward and backward: 6 for a weight and a token that meets it, and 6 D a layer
-    for a token and one that it may look at, half of all in its row."""
+    """Floating-point operations of forward and backward: 6 per weight and token, and per layer 6 D for each pair of
+    tokens that attend, half of all in a row."""
     config = model.config
     weights = config.layers * (4 * config.width**2 + 2 * config.width * config.inner_width)
     head = config.width * config.vocabulary_size

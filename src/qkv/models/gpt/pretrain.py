@@ -34,8 +34,8 @@ from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.nnlm.pretrain import collect_page_facts, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
+from qkv.models.nnlm.pretrain import collect_page_facts
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus, row_sizes
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase, Words, safe, spans
@@ -77,7 +77,7 @@ class GPTChoice:
         GPTConfig.preset(self.size, vocabulary_size=1, heads=1, **self._given("heads"))
 
     def config(self, vocabulary_size: int, length: int) -> GPTConfig:
-        """For rows of so many tokens; one that can be saved when it is trained."""
+        """The config for rows of this many tokens; it must have a class of transformers, so that it can be saved."""
         settings = {"max_length": length} | self._given()
         config = GPTConfig.preset(self.size, vocabulary_size=vocabulary_size, **settings)
         dialect_of(config)
@@ -132,7 +132,7 @@ class _Prompt(NamedTuple):
 
 
 class GPTEvaluation:
-    """Called with a model, answers with what goes into the log."""
+    """Evaluates a model on held-out text; returns the figures for the log."""
 
     def __init__(
         self, held_out: Shards, tokenizer: Tokenizer, end_id: int, length: int, rows: int, tokens: int
@@ -185,8 +185,8 @@ class GPTEvaluation:
 
 
 def characters_of(tokenizer: Tokenizer) -> NDArray[np.float64]:
-    """(V,): how many characters each token has. A special token has none, an unknown one at least one. A byte
-    counts if a character begins with it."""
+    """(V,) the number of characters of each token: 0 for special tokens, at least 1 for an unknown one. A byte counts
+    if a character begins with it."""
     found = np.zeros(tokenizer.size)
     of_bytes = isinstance(tokenizer.backend.pre_tokenizer, ByteLevel)
     for token, number in tokenizer.vocabulary.items():
@@ -199,7 +199,7 @@ def characters_of(tokenizer: Tokenizer) -> NDArray[np.float64]:
 
 
 def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -> list[_Prompt]:
-    """First sentences of documents, or of a few long documents any sentences, from all over the held-out text."""
+    """The first sentences of documents, or any sentences if there are few documents, spread over the held-out text."""
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
     firsts = held_out.document_offsets[:-1]
@@ -317,7 +317,7 @@ PRETRAINING_GPT = Pretraining(
 
 @dataclass(frozen=True)
 class Writing:
-    """What was written after one prompt, at one time."""
+    """The continuation of one prompt at one step."""
 
     when: Words
     text: str
@@ -325,7 +325,7 @@ class Writing:
 
 @dataclass(frozen=True)
 class Writings:
-    """One prompt a row, and what followed it as time went on."""
+    """Prompts with their continuations at several steps, as a section of a page."""
 
     title: Words
     by_prompt: tuple[tuple[str, tuple[Writing, ...]], ...]
@@ -378,7 +378,7 @@ def _figures(log: RunLog) -> Iterator[Figure]:
 
 
 def writings(log: RunLog) -> tuple[tuple[str, tuple[Writing, ...]], ...]:
-    """Every prompt of the last evaluation, with what was written then and at a few moments before."""
+    """The prompts of the last evaluation, with their continuations then and at earlier steps."""
     with_samples = [(step, texts) for step, found in log.evaluations if (texts := _by_prompt(found.get("samples")))]
     if not with_samples:
         return ()

@@ -73,7 +73,7 @@ class TaskTokenizer(Tokenizer):
 
 
 def _add_tokens(base: Tokenizer, names: Sequence[str]) -> Tokenizer:
-    """The same tokenizer with special tokens after all others."""
+    """The same tokenizer with special tokens appended."""
     # as it would be read from its own file, before anything was done to it
     backend = tokenizers.Tokenizer.from_str(base.files()["tokenizer.json"])
     backend.add_special_tokens([AddedToken(name, normalized=False) for name in names])
@@ -104,7 +104,7 @@ TOKENIZER, SETTINGS, NAMES = "tokenizer.json", "tokenizer_config.json", "special
 
 
 def files_for_writing(tokenizer: Tokenizer, max_length: int, *, begins: bool) -> dict[str, str]:
-    """`begins`: a prompt is the beginning of a document, if there is a special token for that."""
+    """`begins`: a prompt is the beginning of a document, if the vocabulary has a token for that."""
     files = tokenizer.files(max_length)
     if begins and tokenizer.has_marks:
         return _files(files, tokenizer, _before(tokenizer))
@@ -117,7 +117,7 @@ def files_for_tasks(tokenizer: TaskTokenizer, max_length: int) -> dict[str, str]
 
 
 def never_written(tokenizer: Tokenizer, rows: int, end_id: int | None) -> list[int]:
-    """Rows of a table without a token, and special tokens except the one that ends a text."""
+    """Ids that are never generated: rows of the table without a token, and special tokens except the end of a text."""
     spare = set(range(rows)) - set(tokenizer.vocabulary.values())
     return sorted((spare | tokenizer.special_ids) - {end_id})
 

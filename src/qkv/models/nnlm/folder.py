@@ -3,23 +3,23 @@
 from functools import partial
 
 from qkv.config import merge
-from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Feeds, Loading
-from qkv.models.folders.own import read_folder
+from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Loading
+from qkv.models.folders.own import CONFIG
 from qkv.models.nnlm.network import NNLM, NNLMConfig
 from qkv.models.plain.folder import family_below, load_whole
-from qkv.models.word2vec.folder import open_stored_table, words_of
+from qkv.models.word2vec.folder import StoredTable, open_stored_table, words_of
 from qkv.report.bilingual import Phrase
 
 
-def _whole(below: Feeds, loading: Loading) -> NNLM:
-    config = merge(NNLMConfig(1), read_folder(below.place, "nnlm").config, str(below.place / "config.json"))
-    return load_whole(NNLM(config), below, loading)
+def _whole(below: StoredTable, loading: Loading) -> NNLM:
+    folder = below.folder
+    return load_whole(NNLM(merge(NNLMConfig(1), folder.config, str(folder.path / CONFIG))), folder, loading)
 
 
 NNLM_FAMILY = family_below(
     "nnlm",
     Phrase("an NNLM, which gives vectors of words", "NNLM，可给出词向量"),
     "nnlm",
-    partial(open_stored_table, model_type="nnlm", name="embedding.weight"),
+    partial(open_stored_table, name="embedding.weight"),
     {LOOKS_UP: words_of, SHOWS_LAYERS: _whole},
 )

@@ -67,12 +67,12 @@ class NNLM(nn.Module):
         self.scores = WordScores(config.vocabulary_size, config.hidden_width + (joined if config.direct else 0))
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Tokens (N,) of rows end to end, and their positions (N,) in them → what the next ones are scored from (N, H),
-        or (N, H + n·D) with direct connections."""
+        """Tokens (N,) of concatenated rows and their positions (N,) → the vectors from which the next tokens are scored
+        (N, H), or (N, H + n·D) with direct connections."""
         return self._layer(ids, positions).left
 
     def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
-        """The only one, of tokens (N,) of rows end to end."""
+        """Yield the only layer, for tokens (N,) of concatenated rows."""
         yield self._layer(ids, torch.cat([torch.arange(length, device=ids.device) for length in lengths]))
 
     def _layer(self, ids: Tensor, positions: Tensor) -> Layer:
@@ -86,12 +86,12 @@ class NNLM(nn.Module):
         return self.scores(hidden, self.embedding.weight)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of words are made of, x Eᵀ + b: x (M, H), E (V, H) and b (V,)."""
+        """The parts of the word scores x Eᵀ + b: x (M, H), E (V, H) and b (V,)."""
         return hidden, *self.scores.parts(self.embedding.weight)
 
 
 def contexts(ids: Tensor, positions: Tensor, size: int, begin_id: int) -> Tensor:
-    """Each token with those before it in its row, oldest first; `begin_id` stands where there is none.
+    """Each token with those before it in its row, oldest first; `begin_id` if there is none.
 
     >>> contexts(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 0]), 2, begin_id=2).tolist()   # rows 7 8 and 9
     [[2, 7], [7, 8], [2, 9]]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Pretraining, make_record, no_init, open_corpus
+from qkv.models.pretraining import Pretraining, make_record, no_init, open_corpus, row_sizes
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent import Cell
@@ -36,14 +36,13 @@ from qkv.nn.recurrent_stack import States
 from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.log import Progress
 from qkv.train.loop import Job, Term, Trainable, TrainConfig, Trainer
 from qkv.train.run_folder import Sessions
 
 
 class Carrying(nn.Module):
-    """A recurrent model, and the states in which its streams were left."""
+    """A recurrent model with the states of its streams."""
 
     def __init__(self, network: RNNLM, streams: int) -> None:
         super().__init__()
@@ -62,7 +61,7 @@ class Carrying(nn.Module):
             part.zero_()
 
     def forward(self, batch: Batch) -> Tensor:
-        """What the next tokens are scored from (N, P); the streams of the batch have moved on."""
+        """The vectors from which the next tokens are scored (N, P); the states of the streams are advanced."""
         continues = batch.labels["continues"][:, None]
         # where, not times: a NaN state must not reach the next document
         begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in self.carried]  # (R, ·)
@@ -86,7 +85,7 @@ def _flat(states: States) -> list[Tensor]:
 
 
 class NextToken:
-    """The cross entropy of the token that comes next, of every token that has a next one."""
+    """The cross entropy of the next token, for every token that has one."""
 
     weights: Mapping[str, float] = {"next": 1.0}
 
@@ -101,7 +100,7 @@ class NextToken:
 
 
 def evaluate_next_token(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
-    """The mean loss, how many were right, of how many; a recurrent model must come with states of its own."""
+    """The mean loss, the number of correct predictions, and their total; a recurrent model needs states of its own."""
     device, objective = next(model.parameters()).device, NextToken()
     loss, right, count = 0.0, 0, 0
     for batch in batches:
@@ -111,7 +110,7 @@ def evaluate_next_token(model: nn.Module, batches: Iterable[Batch]) -> tuple[flo
 
 
 def next_token_flops(model: NNLM | RNNLM, batch: Batch) -> float:
-    """Multiplications and additions of forward and backward: 6 for a weight and a token that meets it."""
+    """Floating-point operations of forward and backward: 6 per weight and token."""
     inner = model.hidden if isinstance(model, NNLM) else model.stack
     weights = sum(weight.numel() for weight in inner.parameters() if weight.dim() == 2)
     width = model.config.hidden_width if isinstance(model, NNLM) else model.config.output_width
@@ -203,55 +202,73 @@ def _checked(config: LanguageModelConfig, given: Requested) -> LanguageModelConf
 
 # Evaluation
 
-LEAST = 16  # pieces of a stream: a recurrent model begins each with nothing seen, which is not what it is asked for
+_LEAST = 16  # pieces of a stream, since a recurrent model has seen nothing at the start of each stream
+_S = TypeVar("_S", bound=StreamBatches)
+
+
+def open_evaluation(
+    build: Callable[..., _S], held_out: Shards, config: TextConfig, rows: int, tokens: int
+) -> tuple[_S | None, int]:
+    """The batches of held-out text of at most `tokens` tokens, and their number; `build` takes a config and rows."""
+    total = held_out.n_tokens
+    if total < 2:
+        return None, 0
+    config = TextConfig(min(config.length, total - 1), config.ends)
+    rows = max(1, min(rows, min(total, tokens) // (_LEAST * config.length)))
+    batches = build(config, rows=rows)
+    return batches, min(batches.steps_per_epoch, -(-tokens // (rows * config.length)))
+
+
+def evaluation_figures(name: str, loss: float, right: int, count: int) -> dict[str, Any]:
+    """What the log holds of one evaluated prediction."""
+    return {
+        f"{name}_loss": loss,
+        f"{name}_accuracy": right / max(1, count),
+        f"{name}_correct": right,
+        f"{name}_count": count,
+        f"{name}_perplexity": perplexity(loss),
+    }
 
 
 class NextTokenEvaluation:
-    """Called with a model, answers with what goes into the log."""
+    """Evaluates a model on held-out text; returns the figures for the log."""
 
     def __init__(
         self, held_out: Shards, special: SpecialIds, config: TextConfig, seen: int, rows: int, tokens: int
     ) -> None:
-        self.count = 0  # of batches
-        total = held_out.n_tokens
-        if total < 2:
-            return
-        config = TextConfig(min(config.length, total - 1), config.ends)
-        rows = max(1, min(rows, min(total, tokens) // (LEAST * config.length)))
-        self.batches = StreamBatches(held_out, special, config, rows=rows, seen=seen, shuffle=False)
-        self.count = min(self.batches.steps_per_epoch, -(-tokens // (rows * config.length)))
+        build = partial(StreamBatches, held_out, special, seen=seen, shuffle=False)
+        self.batches, self.count = open_evaluation(build, held_out, config, rows, tokens)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
-        assert isinstance(model, NNLM | Carrying)
+        assert isinstance(model, NNLM | Carrying) and self.batches is not None
+        read = self.batches
         if isinstance(model, Carrying):  # with its own states: those of the training stay unchanged
             device = next(model.parameters()).device
-            model = Carrying(model.network, self.batches.streams).to(device).eval()
+            model = Carrying(model.network, read.streams).to(device).eval()
         with torch.inference_mode():
-            loss, right, count = evaluate_next_token(model, (self.batches(step)[0] for step in range(self.count)))
-        return {
-            "next_loss": loss,
-            "next_accuracy": right / max(1, count),
-            "next_correct": right,
-            "next_count": count,
-            "next_perplexity": perplexity(loss),
-        }
+            found = evaluate_next_token(model, (read(step)[0] for step in range(self.count)))
+        return evaluation_figures("next", *found)
 
 
 # The run
 
 _Network = NNLM | RNNLM
+_B = TypeVar("_B", bound=Trainable)
 
 
-class CarryingTrainer(Trainer[Batch]):
-    """A trainer whose checkpoints hold the carried states as well, and whose trials leave none behind."""
+class CarryingTrainer(Trainer[_B]):
+    """A trainer whose checkpoints also hold the carried states, and which resets them when training starts."""
 
     def _begin(self) -> None:
         super()._begin()
-        if isinstance(self.job.model, Carrying):
-            self.job.model.forget()
+        for part in self._carried().values():
+            part.zero_()
 
     def trained(self) -> dict[str, Tensor]:
-        return super().trained() | dict(self.job.model.named_buffers())
+        return super().trained() | self._carried()
+
+    def _carried(self) -> dict[str, Tensor]:
+        return {name: part for name, part in self.job.model.named_buffers() if name.startswith("carried_")}
 
 
 def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
@@ -296,7 +313,7 @@ def _batches(config: LanguageModelConfig, corpus: Shards, tokenizer: Tokenizer) 
 
 
 def _matrices(model: nn.Module) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of words."""
+    """The weights that Muon optimises and the number of matrices in each; word tables are not among them."""
     found: dict[str, int] = {}
     for name, module in model.named_modules():
         if isinstance(module, Cell):
@@ -306,32 +323,6 @@ def _matrices(model: nn.Module) -> dict[str, int]:
         elif isinstance(module, NNLM):
             found["hidden.weight"] = 1
     return found
-
-
-class Resizable(Protocol):
-    """Batches of rows, of which a step has `streams`."""
-
-    rows: int
-
-    @property
-    def streams(self) -> int: ...
-    def resized(self, rows: int, accumulate: int) -> Self: ...
-
-
-_S = TypeVar("_S", bound=Resizable)
-_B = TypeVar("_B", bound=Trainable)
-
-
-def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Sizes[_B]:
-    """The rows of a step in smaller batches, and more of them; `at` says what a step reads."""
-
-    def settings(rows: int) -> str:
-        return rows_and_accumulation(rows, batches.streams // rows, out)
-
-    def cut(rows: int, step: int) -> list[_B]:
-        return at(batches.resized(rows, batches.streams // rows), step)
-
-    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
 
 
 def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:

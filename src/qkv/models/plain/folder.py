@@ -1,11 +1,11 @@
-"""Plain encoders (network.py) as folders, made from nothing, and around what gives vectors of words.
+"""Plain encoders (network.py): their folders, new ones for a task, and those on models that give vectors of words.
 
 A folder is one of ours (models/folders/own.py): config.json has `model_type` "reader", the fields of its config, its
 heads and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored in the same
 way. An encoder on the vectors of a language model has that model inside, its sizes under `features`: it needs no other
 folder.
 
-An encoder that is made from nothing, for a task (`from_nothing`), is put on what a family of models `Feeds` it:
+A new encoder for a task (`build_untrained`) is put on what a family of models `Feeds` it:
 
     word2vec   a folder, or a file of the C tool's form: a vector a word, the first weights of a table
     nnlm       its table, which is the same thing
@@ -52,7 +52,7 @@ from qkv.models.family import (
     Saving,
     TakesHead,
 )
-from qkv.models.folders.own import CONFIG, WEIGHTS, describe_folder, lines_of_ours, read_folder, save_folder
+from qkv.models.folders.own import CONFIG, WEIGHTS, OwnFolder, describe_folder, lines_of_ours, read_folder, save_folder
 from qkv.models.folders.weights import SkipInit
 from qkv.models.plain.network import (
     READER_KINDS,
@@ -79,7 +79,7 @@ def save_reader(
     labels: Sequence[str] = (),
     record: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a folder, whole or not at all; return its path."""
+    """Write a folder, atomically; return its path."""
     config = {**asdict(model.config), "heads": list(model.heads), "labels": list(labels)}
     if (features := model.config.features) is None:
         del config["features"]
@@ -104,7 +104,7 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
 
 
 def read_embedder_config(table: object, where: Path) -> EmbedderConfig:
-    """The config of a language model, as a folder has it that has the model inside."""
+    """The config of the language model inside a folder of a plain encoder."""
     from qkv.models.elmo.network import ElmoConfig
     from qkv.models.rnnlm.network import RNNLMConfig
 
@@ -158,7 +158,7 @@ class Plain:
     def architecture(self) -> str:
         features = self.config.features
         below = "" if features is None else f" on vectors of {features.model_type}"
-        return f"reader of kind {self.config.kind}{below}"
+        return f"encoder of kind {self.config.kind}{below}"
 
     def encodes(self) -> Encodes:
         return Encodes(self.network, self.tokenizer, sizes_of_reader(self.config))
@@ -209,35 +209,38 @@ class Plain:
 
 
 def _describe(path: Path) -> Facts:
-    document = describe_folder(path)
-    document["weight_bytes"] = document["files"][WEIGHTS]
-    config, heads = _config(document["config"], path), tuple(_names(document["config"], "heads", path))
+    return _facts(read_folder(path, _MODEL_TYPE))
+
+
+def _facts(folder: OwnFolder) -> Facts:
+    config, heads = _config(folder.config, folder.path), tuple(_names(folder.config, "heads", folder.path))
     can = (HAS_TASK,) if set(heads) & set(TASK_HEADS) else ()
     recurs = (RECURS,) if config.kind in CELLS or config.features is not None else ()
     return Facts(
         "plain",
         _MODEL_TYPE,
-        path,
+        folder.path,
         _ABOUT,
         "reader",
         (*can, ENCODES, SHOWS_LAYERS, *recurs, TAKES_HEAD),
-        document,
+        describe_folder(folder),
         heads,
-        document["record"],
+        folder.record,
         sizes=sizes_of_reader(config),
     )
 
 
 def _open(path: Path, loading: Loading) -> Opened:
-    """The weights are a private mapping of the file, as a BERT's are."""
-    facts, found = _describe(path), read_folder(path, _MODEL_TYPE)
+    """Weights are a private mapping of the file."""
+    found = read_folder(path, _MODEL_TYPE)
+    facts = _facts(found)
     config, tensors = _config(found.config, path), found.tensors
     heads, labels = (_names(found.config, name, path) for name in ("heads", "labels"))
     if unknown := set(heads) - set(HEADS):
         raise InputError(f"{path / CONFIG}: there is no head {listed(unknown)}. Known: {', '.join(HEADS)}.")
     outputs = [len(tensors[name]) for head in heads if (name := f"heads.{head}.linear.weight") in tensors]
     tokenizer = _read_by(config.features, found.tokenizer, loading.spelled)
-    with torch.device("meta"):
+    with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(config, heads, labels=max(outputs, default=2), words=tokenizer)
     _check(network, tensors, path, f"which a {config.kind} has")
     if left_over := set(tensors) - {name for name, _ in network.named_parameters()}:
@@ -293,7 +296,7 @@ def count_layers(kind: str, sizes: ReaderSettings) -> int:
 def build_untrained(
     kind: str, sizes: ReaderSettings, below: Feeds | None, tokenizer: Tokenizer, named: str, tell: Callable[[str], None]
 ) -> Opened:
-    """A plain encoder on torch's meta device, where nothing is drawn yet, but for what was trained before."""
+    """A new plain encoder on torch's meta device; only pretrained parts have values."""
     if below is not None and sizes.embedding_width not in (None, below.width):
         raise InputError(
             f"reader.embedding_width is {sizes.embedding_width}, and the vectors of {below.place} have {below.width}."
@@ -311,7 +314,7 @@ def build_untrained(
         features=None if below is None else below.features,
     )
     tokenizer = _read_by(config.features, tokenizer, None)  # a run keeps the tokens of all its texts
-    with torch.device("meta"):
+    with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(config, words=tokenizer)
     if below is not None:
         tell(_put_in(network, below, tokenizer))
@@ -337,8 +340,7 @@ def _put_in(network: ReaderWithHeads, below: Feeds, tokenizer: Tokenizer) -> str
 
 
 def draw_unknown(table: Tensor, known: Tensor) -> Tensor:
-    """(V, E), where the tokens that have no vector are drawn as widely as the others spread: alike in every seed, as
-    the vectors are."""
+    """(V, E) where tokens without a vector are drawn with the deviation of the others, from a fixed seed."""
     drawn = torch.randn(table.shape, generator=torch.Generator().manual_seed(0)) * table[known].std(correction=0)
     return torch.where(known[:, None], table, drawn)
 
@@ -359,12 +361,19 @@ def _load_features(network: ReaderWithHeads, below: Feeds) -> None:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """In the place of a table (`Feeds` of models/family.py)."""
+    """A language model in the place of a table (`Feeds` of models/family.py)."""
 
-    place: Path
+    folder: OwnFolder
     features: EmbedderConfig
-    tensors: Mapping[str, Tensor]
-    tokenizer: Tokenizer
+    tensors: Mapping[str, Tensor]  # those that make vectors of tokens
+
+    @property
+    def place(self) -> Path:
+        return self.folder.path
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.folder.tokenizer
 
     @property
     def model_type(self) -> str:
@@ -388,24 +397,23 @@ class LanguageModel:
 
 
 def read_features(
-    path: Path, kind: type[_F], build: Callable[[_F], nn.Module]
-) -> tuple[Path, _F, Mapping[str, Tensor], Tokenizer]:
-    """What `LanguageModel` has, of a folder. Those weights are taken that make vectors of tokens. What scores words
-    stays behind: a task does not need it, and it is the larger part of a model with many words."""
-    folder = read_folder(path, kind.model_type)
-    config = sizes_of(kind, folder.config, path / CONFIG)
+    folder: OwnFolder, kind: type[_F], build: Callable[[_F], nn.Module]
+) -> tuple[OwnFolder, _F, dict[str, Tensor]]:
+    """The fields of `LanguageModel`. The weights that score words are left out: a task does not need them, and they are
+    the larger part of a model with many words."""
+    config = sizes_of(kind, folder.config, folder.path / CONFIG)
     with torch.device("meta"), SkipInit():
         network = build(config)
-    names = _check(network, folder.tensors, path, f"which {CONFIG} says it has")
-    return path, config, {name: folder.tensors[name].float() for name in names}, folder.tokenizer
+    names = _check(network, folder.tensors, folder.path, f"which {CONFIG} says it has")
+    return folder, config, {name: folder.tensors[name].float() for name in names}
 
 
-def load_whole(network: _N, below: Feeds, loading: Loading) -> _N:
+def load_whole(network: _N, folder: OwnFolder, loading: Loading) -> _N:
     """Load a whole language model, its scores of words included, for prediction."""
     try:
-        network.load_state_dict(read_folder(below.place, below.model_type).tensors)
+        network.load_state_dict(folder.tensors)
     except RuntimeError as error:
-        raise InputError(f"{below.place}: {CONFIG} and {WEIGHTS} do not fit together: {error}") from None
+        raise InputError(f"{folder.path}: {CONFIG} and {WEIGHTS} do not fit together: {error}") from None
     return network.to(loading.device, loading.dtype).eval()
 
 
@@ -417,32 +425,35 @@ def family_below(
     name: str,
     about: Phrase,
     view_kind: str,
-    feeds: Callable[[Path], Feeds],
+    feeds: Callable[[OwnFolder], Feeds],
     own: OwnParts,
     features: type[EmbedderConfig] | None = None,
 ) -> Family:
-    def describe(path: Path) -> Facts:
-        document = describe_folder(path)
-        document["weight_bytes"] = document["files"][WEIGHTS]
+    """A family that gives vectors of words; `own` are its abilities beyond those of all such families."""
+
+    def facts_of(folder: OwnFolder) -> Facts:
         sizes = None
         if features is not None:
-            below = sizes_of(features, document["config"], path / CONFIG)
-            size = document["vocabulary"]["size"]
-            sizes = sizes_of_reader(_lookup(size, below.features_width, below))
+            below = sizes_of(features, folder.config, folder.path / CONFIG)
+            sizes = sizes_of_reader(_lookup(folder.tokenizer.size, below.features_width, below))
         return Facts(
             name,
             name,
-            path,
+            folder.path,
             about,
             view_kind,
             tuple(dict.fromkeys((*own, ENCODES, FEEDS, SHOWS_LAYERS))),
-            document,
-            record=document["record"],
+            describe_folder(folder),
+            record=folder.record,
             sizes=sizes,
         )
 
+    def describe(path: Path) -> Facts:
+        return facts_of(read_folder(path, name))
+
     def open_folder(path: Path, loading: Loading) -> Opened:
-        return open_below(describe(path), feeds(path), own, loading)
+        folder = read_folder(path, name)
+        return open_below(facts_of(folder), feeds(folder), own, loading)
 
     return Family(name, (name,), about, describe, open_folder, lines_of_ours)
 
@@ -479,7 +490,7 @@ def _network(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> ReaderWith
 
 
 def _around(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> tuple[ReaderWithHeads, Tensor | None]:
-    """An encoder of kind lookup, and (V,) which tokens have a vector; None: all of them."""
+    """An encoder of kind lookup, and (V,) which tokens have a vector; None if all have."""
     with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(
             _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id), words=tokenizer

@@ -8,9 +8,9 @@ rows, and a row's result never depends on its neighbours.
     cnn       windows on windows with residuals, as deep as asked for; a row is the maximum of every feature
     rnn lstm gru …   layers that read from both ends; a row is where each direction has read all of it
 
-The vectors are looked up in a table, or given by a pretrained language model (`Features`): the same reader on other
-features. Where that gives a vector of every layer, they go through a mix that is learned with the task (Peters et al.
-2018, equation 1). Nobody says here whether a language model moves with its task.
+The vectors are looked up in a table, or given by a pretrained language model (`EmbedderConfig`): the same encoder on
+other features. If that gives a vector of every layer, a mix of them is learned with the task (Peters et al. 2018,
+equation 1). Whether the language model is trained too is decided elsewhere.
 
 Not here: loading. folder.py puts word vectors, or the weights of a language model, into `embedding`.
 
@@ -38,7 +38,7 @@ from qkv.text.tokenizer import Tokenizer
 
 
 class EmbedderConfig(Protocol):
-    """A language model in the place of a table: its config, which says how wide its vectors are and builds what gives
+    """The config of a language model in the place of a table: the width of its vectors, and the modules that compute
     them."""
 
     model_type: ClassVar[str]  # of its family
@@ -47,12 +47,12 @@ class EmbedderConfig(Protocol):
     def features_width(self) -> int: ...
     @property
     def mixed_layers(self) -> int:
-        """Vectors of a token that a mix makes one; 0 where there is one from the beginning."""
+        """Vectors of a token that are mixed into one; 0 if a token has a single vector."""
         ...
 
     def vectors(self, words: Tokenizer | None) -> nn.Module:
-        """Called with tokens (N,) of rows end to end and their lengths → (N, E), or (N, K, E) for a mix; `layers` of
-        it yields those of the model. `words` are how tokens are written, for what is spelled."""
+        """A module: tokens (N,) of concatenated rows and the lengths of the rows → (N, E), or (N, K, E) for a mix; its
+        `layers` yields those of the model. `words` gives the spelling of tokens, for models that read characters."""
         ...
 
     def mix(self) -> nn.Module | None:
@@ -60,12 +60,12 @@ class EmbedderConfig(Protocol):
         ...
 
     def opened(self, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
-        """The tokenizer as this model reads: one without unknown words, if it spells them (`most` of OpenTokenizer)."""
+        """The tokenizer for this model: one without unknown words, if it reads characters (`most` of OpenTokenizer)."""
         ...
 
 
 PART = "reader"
-"""The name of a reader's own layers."""
+"""The name of an encoder's own layers."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ReaderConfig:
     def __post_init__(self) -> None:
         if self.kind not in READER_KINDS:
             raise InputError(
-                f"Unknown reader '{self.kind}'.{did_you_mean(self.kind, READER_KINDS)} "
+                f"Unknown encoder '{self.kind}'.{did_you_mean(self.kind, READER_KINDS)} "
                 f"Known: {', '.join(READER_KINDS)}."
             )
         if any(kernel % 2 == 0 for kernel in self.kernels):
@@ -114,7 +114,7 @@ class ReaderConfig:
 
 @dataclass(frozen=True)
 class ReaderSettings:
-    """Sizes of one that begins from nothing: the settings reader.* of a run."""
+    """Sizes of a new encoder: the settings reader.* of a run."""
 
     embedding_width: int | None = None  # None: that of the word vectors; without any, 128
     inner_width: int = 128  # of one direction, of one size of window, or of a convolution
@@ -141,17 +141,17 @@ class TokenTable(nn.Embedding):
         return super().forward(input)
 
     def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
-        """None: a word is looked up."""
+        """A table has no layers."""
         return iter(())
 
 
 class Reader(Encoder):
     """Vectors of tokens, then layers that read them."""
 
-    embedding: Any  # a `Table`, or what `Features.vectors` gives
+    embedding: Any  # a `TokenTable`, or what `EmbedderConfig.vectors` returns
 
     def __init__(self, config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> None:
-        """`words` are for features that are spelled."""
+        """`words` is for features that are computed from characters."""
         super().__init__()
         self.config = config
         if config.features is None:
@@ -181,19 +181,18 @@ class Reader(Encoder):
         return Encoding(hidden, pooled, None, {})
 
     def layers(self, batch: Batch) -> Iterator[Layer]:
-        """Those of the language model below, where there is one, then its own."""
+        """The layers of the language model below, if there is one, then its own."""
         yield from self.embedding.layers(batch.ids, batch.lengths)
         yield from self.own_layers(self._entering(batch.ids, batch.packing), batch.packing)
 
     def token_states(self, batch: Batch) -> list[Tensor]:
-        """Of a mix (N, E) of every layer that is mixed, else the one that tokens are looked up as; then what comes out,
-        where it has layers of its own."""
+        """(N, E) of every layer that is mixed, or of the table; then the output, if there are layers of its own."""
         looked_up: Tensor = self.embedding(batch.ids, batch.lengths)
         below = [looked_up] if self.mix is None else list(looked_up.unbind(1))
         return [*below, self(**batch.inputs(), pool=False).hidden] if len(self.blocks) else below
 
     def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
-        """On what goes into the first of them (N, E)."""
+        """Run its own layers on their input (N, E)."""
         return iter(())
 
     def _entering(self, ids: Tensor, packing: Packing) -> Tensor:
@@ -262,7 +261,7 @@ class Recurrent(Reader):
         return self.stack.run_layers(PART, x, packing.lengths)
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
-        """The last token of what read forward, the first of what read backward."""
+        """The last token of the forward direction and the first of the backward one."""
         forward, backward = hidden.chunk(2, dim=-1)
         offsets = packing.offsets.long()
         return torch.cat([forward[offsets[1:] - 1], backward[offsets[:-1]]], dim=-1)
@@ -272,8 +271,8 @@ class Recurrent(Reader):
 class _Kind:
     build: Callable[[ReaderConfig, bool, Tokenizer | None], Reader]
     width: Callable[[ReaderConfig], int]
-    layers: Callable[[int], int]  # how many it has when so many are asked for
-    sizes: tuple[str, ...] = ()  # of its config, beside the layers, those that not every kind uses
+    layers: Callable[[int], int]  # from the number of layers requested
+    sizes: tuple[str, ...] = ()  # fields of its config, except layers, that not every kind uses
 
 
 def _as_asked(layers: int) -> int:
@@ -295,7 +294,7 @@ def reader(config: ReaderConfig, pooler: bool = False, words: Tokenizer | None =
 
 
 class ReaderWithHeads(WithHeads):
-    """A reader and the heads of tasks by name."""
+    """A plain encoder and the heads of tasks by name."""
 
     encoder: Reader
 
@@ -312,14 +311,14 @@ class ReaderWithHeads(WithHeads):
 
 
 class Mix(NamedTuple):
-    """How much of each layer of a language model a task uses."""
+    """The weights of the layers of a language model in a task."""
 
     shares: tuple[float, ...]
     gamma: float
 
 
 def mix_of(network: WithHeads) -> Mix | None:
-    """None where nothing is mixed, or the mix is not drawn yet."""
+    """None if nothing is mixed, or the mix has no values yet."""
     mix: Any = network.encoder.mix if isinstance(network.encoder, Reader) else None
     if mix is None or mix.gamma.is_meta:
         return None

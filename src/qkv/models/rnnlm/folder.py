@@ -1,4 +1,4 @@
-"""Folders of recurrent language models (models/folders/own.py): what writes, what a task finds below it.
+"""Folders of recurrent language models (models/folders/own.py): generation, and features for tasks.
 
 It writes with its state as what decoding goes on from (search/decoding.py). It has no positions, so a text may become
 as long as one likes; what a row remembers is one vector a layer.
@@ -6,14 +6,13 @@ as long as one likes; what a row remembers is one vector a layer.
 Shapes: N tokens of all rows, R prompts, Q rows (hypotheses of all prompts), V vocabulary.
 """
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
 from qkv.data.batch import Packing
 from qkv.errors import InputError
 from qkv.models.family import RECURS, WRITES, Feeds, Loading, Writes
+from qkv.models.folders.own import OwnFolder
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
@@ -32,7 +31,7 @@ class RecurrentState:
 
 
 class RecurrentWriting:
-    """Called as a GPT is: `start` reads prompts but for their last tokens, `step` takes the token written last."""
+    """The same interface as a GPT: `start` reads prompts except their last tokens, `step` takes the last token."""
 
     def __init__(self, network: RNNLM) -> None:
         self.network = network
@@ -62,13 +61,13 @@ class RecurrentWriting:
         return Stepped(self.network.predict(hidden), RecurrentState(states), None)
 
 
-def _feeds(path: Path) -> Feeds:
-    return LanguageModel(*read_features(path, RNNLMConfig, RNNStates))
+def _feeds(folder: OwnFolder) -> Feeds:
+    return LanguageModel(*read_features(folder, RNNLMConfig, RNNStates))
 
 
 def _whole(below: LanguageModel, loading: Loading) -> RNNLM:
     assert isinstance(below.features, RNNLMConfig)
-    return load_whole(RNNLM(below.features), below, loading)
+    return load_whole(RNNLM(below.features), below.folder, loading)
 
 
 def _writes(below: LanguageModel, loading: Loading) -> Writes:

@@ -27,7 +27,7 @@ from qkv.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class RNNLMConfig:
-    """Also what a plain encoder asks of the language model below it (`Features` of models/plain/network.py)."""
+    """Also an `EmbedderConfig` (models/plain/network.py): it can be below a plain encoder."""
 
     model_type: ClassVar[str] = "rnnlm"
     mixed_layers: ClassVar[int] = 0
@@ -89,7 +89,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class RNNStates(nn.Module):
-    """RNNLM below its scores: what was read, as the state after each token."""
+    """RNNLM below its word scores: the state after each token."""
 
     def __init__(self, config: RNNLMConfig) -> None:
         super().__init__()
@@ -101,16 +101,17 @@ class RNNStates(nn.Module):
         self.scale = config.width**0.5 if config.tied else 1.0
 
     def begin(self, rows: int) -> States:
-        """The states before anything was read."""
+        """The initial states."""
         return self.stack.begin(rows)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...], states: States | None = None) -> tuple[Tensor, States]:
-        """Tokens (N,) of rows end to end → what the next ones are scored from (N, P), and the states after each row."""
+        """Tokens (N,) of concatenated rows → the vectors from which the next ones are scored (N, P), and the states
+        after each row."""
         outputs, states = self.stack(self._embed(ids), lengths, states)
         return self.dropout(outputs[-1]), states
 
     def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
-        """Tokens (N,) of rows end to end."""
+        """Yield the layers for tokens (N,) of concatenated rows."""
         return self.stack.run_layers("language_model", self._embed(ids), lengths)
 
     def _embed(self, ids: Tensor) -> Tensor:
@@ -120,15 +121,14 @@ class RNNStates(nn.Module):
 
 
 class StateVectors(nn.Module):
-    """A token has the state after it: what stands before it has been read, and nothing else. Every row begins with
-    nothing seen."""
+    """The vector of a token is the state after it. Every row starts with the initial state."""
 
     def __init__(self, config: RNNLMConfig) -> None:
         super().__init__()
         self.network = RNNStates(config)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Tokens (N,) of rows end to end → (N, P)"""
+        """Tokens (N,) of concatenated rows → (N, P)"""
         with torch.set_grad_enabled(needs_gradient(self)):
             states: Tensor = self.network(ids, lengths)[0]
             return states
@@ -148,7 +148,7 @@ class RNNLM(RNNStates):
         return self.scores(hidden, self.embedding.weight)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,)."""
+        """The parts of the word scores x Eᵀ + b: x (M, P), E (V, P) and b (V,)."""
         return hidden, *self.scores.parts(self.embedding.weight)
 
 

@@ -100,7 +100,7 @@ class Seq2SeqConfig:
 
     @property
     def one_way_width(self) -> int:
-        """Of the encoder, in one direction"""
+        """The width of the encoder in one direction."""
         return self.encoder_width or self.cell_width // self.directions
 
     @property
@@ -122,7 +122,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Seq2SeqState:
-    """What rows remember. The source is here once, however many rows are written from it."""
+    """The state of rows. The source is stored once for all its rows."""
 
     source: Source
     rows: SourceRows
@@ -160,7 +160,7 @@ class Seq2Seq(nn.Module):
                 nn.init.normal_(table.weight, std=1 / self.scale)
 
     def forward(self, source: Tensor, source_packing: Packing, target: Tensor, target_packing: Packing) -> Tensor:
-        """(N,), (M,) → t (M, D), with teacher forcing: the token before is the right one."""
+        """(N,), (M,) → t (M, D), with teacher forcing."""
         sources, rows = len(source_packing.lengths), len(target_packing.lengths)
         assert sources == rows, f"every source has one target, and there are {sources} sources and {rows} targets"
         read, states = self.read(source, source_packing)
@@ -174,14 +174,14 @@ class Seq2Seq(nn.Module):
         return logits
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of words are made of, x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
+        """The parts of the word scores x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
         return hidden, *self.words.parts(self.embedding.weight)
 
     @torch.no_grad()
     def start(
         self, source: Tensor, source_packing: Packing, *, hypotheses: int = 1, longest: int = 512
     ) -> Seq2SeqState:
-        """Read the sources (N,). Nothing grows with the text, so `longest` says nothing new here."""
+        """Read the sources (N,). `longest` is unused: the state does not grow with the text."""
         assert not self.training, "dropout would blur what is decoded: call eval() first"
         read, states = self.read(source, source_packing)
         sources = len(source_packing.lengths)
@@ -192,19 +192,19 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: Seq2SeqState) -> Stepped[Seq2SeqState]:
-        """(Q,), the token that was written last in every row → scores of the next, and where it looked for it."""
+        """(Q,) the last token of every row → scores of the next, and its attention to the source."""
         x = self._embed(tokens)  # (Q, D)
         written = self.decoder.step(x, state.source, state.rows, state.states)
         logits = self.scores(self._read_out(written.hidden, x, written.context))
         return Stepped(logits, Seq2SeqState(state.source, state.rows, written.states), written.weights)
 
     def read(self, source: Tensor, packing: Packing) -> tuple[Source, States]:
-        """(N,) → what the decoder may look at, and the states that it begins from."""
+        """(N,) → what the decoder can attend to, and its initial states."""
         outputs, ends = self.encoder(self._embed_source(source), packing.lengths)
         return self._remember(outputs[-1], ends, packing)
 
     def layers(self, source: Batch, target: Batch | None = None) -> Iterator[Layer]:
-        """The encoder's, then those of the decoder, if there is something for it to read."""
+        """Yield the encoder's layers, then the decoder's, if the batch has target tokens."""
         encoded: list[Layer] = []
         for layer in self.encoder.run_layers("encoder", self._embed_source(source.ids), source.lengths):
             yield layer
@@ -225,14 +225,14 @@ class Seq2Seq(nn.Module):
 
     @property
     def position_encoding(self) -> None:
-        """A recurrent network knows where it is from what it has read."""
+        """None: a recurrent network needs no positions."""
 
     def fixed_context(self, source: Tensor, packing: Packing) -> Tensor | None:
-        """(R, E): C, where that is all the decoder sees of the source; None where it attends."""
+        """(R, E) the context C, if it is all that the decoder sees of the source; None with attention."""
         return None if self.attentions else self.read(source, packing)[0].context
 
     def _remember(self, outputs: Tensor, ends: States, packing: Packing) -> tuple[Source, States]:
-        """The encoder's last outputs (N, E), and the states of its layers after each row."""
+        """What the decoder sees, from the encoder's outputs (N, E) and the states of its layers after each row."""
         ways = self.config.directions
         layers = [_side_by_side(ends[first : first + ways]) for first in range(0, len(ends), ways)]
         states = pad(self.dropout(outputs), packing)  # (R, S, E)
@@ -241,7 +241,7 @@ class Seq2Seq(nn.Module):
         return read, tuple(self._begin(number, layer) for number, layer in enumerate(layers))
 
     def _begin(self, number: int, ends: State) -> State:
-        """A layer's state before anything is written. A hidden state is between -1 and 1; a cell state may not."""
+        """The initial state of a layer. A hidden state is limited to -1 … 1, a cell state is not."""
         found = [torch.tanh(self.to_hidden[number](ends[0]))]  # (R, P)
         if len(ends) == 2:
             found.append(self.to_memory[number](ends[1]))
@@ -265,7 +265,7 @@ class Seq2Seq(nn.Module):
 
 
 def _side_by_side(directions: States) -> State:
-    """The states of a layer, (R, E) each."""
+    """The states of a layer in both directions, concatenated, (R, E) each."""
     return tuple(torch.cat(parts, dim=-1) for parts in zip(*directions, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""How a Transformer decodes: what it computes with, and what its rows remember from one step to the next.
+"""Decoding with a Transformer: the layers it uses, and the state of rows between steps.
 
 Keys and values are kept (nn/cpu/cache.py), and a step computes one new token a row (nn/cpu/step.py). On a CPU it may be
 in 8 bits, or 8 bits guess ahead (nn/cpu/precision.py).
@@ -39,7 +39,7 @@ Sources = SourceMemory | PackedSources
 
 
 class DecodingLayers(NamedTuple):
-    """What decoding computes with."""
+    """The layers used for decoding."""
 
     encoder: Sequence[nn.Module]
     decoder: Sequence[PostNormStep | PreNormStep]
@@ -49,7 +49,7 @@ class DecodingLayers(NamedTuple):
 
     @property
     def compiled(self) -> bool:
-        """Whether sources are asked by compiled kernels."""
+        """Whether compiled kernels attend to the sources."""
         return any(one is not None and one.few_rows is not None for one in (self, self.guessing))
 
 
@@ -81,7 +81,7 @@ class TransformerState:
 
 
 class TransformerNetwork(Protocol):
-    """What decoding needs of the network."""
+    """The parts of the network that decoding needs."""
 
     training: bool
 
@@ -106,8 +106,8 @@ class TransformerNetwork(Protocol):
 
 
 class TransformerDecoding(nn.Module):
-    """A part of the network that has no weights: it keeps those of the network in other layouts, and forgets them when
-    the network is trained."""
+    """Decoding for a network. It has no weights of its own: it caches the network's weights in other layouts, and drops
+    them when the network is trained."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class TransformerDecoding(nn.Module):
         layers: DecodingLayers,
         count: int = 1,
     ) -> tuple[Tensor, Tensor | None]:
-        """The next tokens (Q · C,) of every row → (Q · C, V) and looks (Q · C, S), without going on to them."""
+        """The next tokens (Q · C,) of every row → (Q · C, V) and attention (Q · C, S), without advancing the state."""
         places = self._waves(network, past.length, tokens.device, count)  # (C, D)
         x = functional.embedding(tokens, network.embedding.weight)  # (Q · C, D)
         if count > 1:
@@ -195,13 +195,13 @@ class TransformerDecoding(nn.Module):
         return Stepped(found.logits, state.follow(found.draft), found.look)
 
     def int8_bytes(self) -> int:
-        """Memory of the weights in 8 bits, in addition to the model's own; 0 if nothing was decoded with them."""
+        """Memory of the 8-bit weights, in addition to the model's own; 0 if they were never used."""
         if self._int8.held is None:
             return 0
         return count_int8_bytes(self._int8.held) + count_decoder_bytes(decoder_blocks(self._int8.held))
 
     def _layers(self, network: TransformerNetwork, rows: int) -> DecodingLayers:
-        """`rows`: how many there are at first."""
+        """`rows` is their number at the start."""
         words = nn.Linear(network.embedding.embedding_dim, network.embedding.num_embeddings, device="meta")
         words.weight, words.bias = network.embedding.weight, network.words.bias
         near = None
@@ -222,7 +222,7 @@ class TransformerDecoding(nn.Module):
         return DecodingLayers(list(network.encoder), steps, bind_weights(last[0]), guessing=near)
 
     def _waves(self, network: TransformerNetwork, place: int, device: torch.device, count: int = 1) -> Tensor:
-        """(C, D): the positions of some tokens. A table of them is kept, and doubled when it is too short."""
+        """(C, D) position vectors. A table of them is cached, and doubled if it is too short."""
         table = self._wave_table  # looked up once: another thread may put its own, shorter one there at any moment
         if table is None or len(table) < place + count or table.device != device:
             length = 64
@@ -239,7 +239,7 @@ def decoder_blocks(modules: nn.ModuleList) -> list[nn.Module]:
 
 
 def _in_rectangles(remembered: Sequence[Tensor], packing: Packing, row_sources: Sequence[int]) -> SourceMemory:
-    """Keys and values (N, 2, H, K) of every layer, each source padded to the longest."""
+    """Keys and values (N, 2, H, K) of every layer, padded to the longest source."""
     mask = None
     if min(packing.lengths) < packing.longest:
         real = torch.ones(len(remembered[0]), dtype=torch.bool, device=remembered[0].device)
@@ -249,8 +249,7 @@ def _in_rectangles(remembered: Sequence[Tensor], packing: Packing, row_sources: 
 
 
 def _in_a_rectangle(packed_rows: Tensor, packing: Packing, place: int) -> Tensor:
-    """(N, H, K) → (R, H, S, K) with place 1, (R, H, K, S) with 2: where the tokens come to stand; zeros where there are
-    none."""
+    """(N, H, K) → (R, H, S, K) with place 1, (R, H, K, S) with 2: the axis of the tokens; padded with zeros."""
     if packed_rows.device.type != "cpu":
         return pad(packed_rows, packing).movedim(1, place + 1).contiguous()
     heads, width = packed_rows.shape[1:]

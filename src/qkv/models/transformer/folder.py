@@ -1,5 +1,5 @@
-"""Folders of translation models trained here, in the manner of the others (models/folders/own.py), with a tokenizer or
-two: the Transformer's, and those of recurrent encoders and decoders (models/seq2seq).
+"""Folders of translation models trained here (models/folders/own.py), with one tokenizer or two: the Transformer, and
+recurrent encoder-decoders (models/seq2seq).
 
     config.json          model_type "qkv-transformer" or "qkv-seq2seq", and the sizes
     model.safetensors    the weights
@@ -70,7 +70,7 @@ _LONGEST = 512  # tokens of a text, where neither the record nor the network say
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is in a folder, found out and checked by names and shapes before a weight is read."""
+    """The content of a folder, checked by names and shapes before weights are read."""
 
     path: Path
     config: TransformerConfig | Seq2SeqConfig
@@ -85,12 +85,12 @@ class _Plan:
 
     @property
     def aligns(self) -> bool:
-        """Whether a translation says where it looked."""
+        """Whether the model gives attention for alignments."""
         return not isinstance(self.config, Seq2SeqConfig) or self.config.context == "attention"
 
     @cached_property
     def max_length(self) -> int:
-        """Tokens of a text, the mark at its end among them."""
+        """Tokens of a text, with its end token."""
         longest = self.record.get("max_length")
         return longest if isinstance(longest, int) else getattr(self.config, "max_length", _LONGEST)
 
@@ -166,7 +166,7 @@ def _facts(plan: _Plan) -> Facts:
 def translation_facts(
     family: str, path: Path, document: dict[str, Any], shown: tuple[Ability[Any], ...] = (ATTENDS, SHOWS_LAYERS)
 ) -> Facts:
-    """Of any model that translates: its document, and what look shows of it."""
+    """The facts of any translation model: its document, and what look shows."""
     kind = "transformer" if SHOWS_LAYERS in shown else "seq2seq"
     return Facts(
         family,
@@ -234,7 +234,7 @@ def _translates(plan: _Plan) -> Translates:
 
 
 def make_opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> Opened:
-    """Any model that translates."""
+    """An opened translation model."""
     precision, device = loading.precision, loading.device
     check_precision(precision)
     if precision != "fp32" and device.type != "cpu":
@@ -262,7 +262,7 @@ def save_translation(
     target: Tokenizer,
     record: Mapping[str, Any],
 ) -> Path:
-    """Write a folder, whole or not at all; return its path. The same object for both sides is one vocabulary."""
+    """Write a folder, atomically; return its path. The same tokenizer object on both sides is one vocabulary."""
     folder = Path(os.path.expanduser(path))
     model_type = "qkv-transformer" if isinstance(network, Transformer) else "qkv-seq2seq"
     files = {

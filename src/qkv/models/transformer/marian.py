@@ -137,7 +137,7 @@ _FIELDS = Fields(
 
 
 class Marian(NamedTuple):
-    """A loaded network, and what its folder says about decoding with it."""
+    """A loaded network, and the decoding settings of its folder."""
 
     model: Transformer
     begin_id: int
@@ -174,7 +174,8 @@ class _Plan(NamedTuple):
 
 
 def _make_plan(folder: Path, compare: bool) -> _Plan:
-    """`compare`: look into the file whether what is stored twice is the same, and waves are waves."""
+    """Check a folder before reading weights. `compare`: read the file to check that tensors stored twice are equal, and
+    that positions are sinusoidal."""
     file = folder / CONFIG
     fields = read_object(file)
     config, notes = _read_config(fields, file)
@@ -233,7 +234,8 @@ def _is_count(value: object) -> bool:
 def _matched(
     weights: WeightFiles, config: TransformerConfig, compare: bool
 ) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
-    """What is stored by name, and for each of our tensors the names that make it up: all there, and no others."""
+    """The stored tensors by name, and the names that make up each of our tensors; missing and unknown names are
+    refused."""
     names = {name: tensor for name, tensor in weights.tensors.items() if name not in _POSITIONS}
     tensors: dict[str, tuple[str, ...]] = {}
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
@@ -258,7 +260,7 @@ def _matched(
 
 
 def _one_of(weights: WeightFiles, names: dict[str, StoredTensor], compare: bool, aliases: Sequence[str]) -> str:
-    """The name that a table is stored under; the others, if they are there, must hold the same and are put aside."""
+    """The name under which a table is stored; the other names, if present, must hold the same values."""
     first, *others = [name for name in aliases if name in names] or [aliases[0]]
     for other in others:
         if compare and not are_equal(names[first], names[other]):
@@ -271,7 +273,7 @@ def _one_of(weights: WeightFiles, names: dict[str, StoredTensor], compare: bool,
 
 
 def _check_positions(weights: WeightFiles, config: TransformerConfig) -> None:
-    """Older files store the waves. They are worked out here; but what is stored there must be these."""
+    """Check that stored positions, as in older files, are the sinusoids that are computed here."""
     for name in _POSITIONS:
         if name in weights.tensors:
             stored = weights.tensors[name].mapped().float()
@@ -300,7 +302,7 @@ class _Zeros:
 
 
 def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, notes: Sequence[str]) -> Marian:
-    """What config.json says about decoding, and over it generation_config.json, where newer folders have it."""
+    """The decoding settings of config.json, overridden by generation_config.json if there is one."""
     newer = folder / "generation_config.json"
     more = {name: value for name, value in read_object(newer).items() if value is not None} if newer.is_file() else {}
     said = dict(fields) | more

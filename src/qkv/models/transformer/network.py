@@ -115,8 +115,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def alignment_layer(config: TransformerConfig) -> int:
-    """The decoder layer whose look at the source comes nearest to an alignment: where there are many, the last but one
-    (Garg et al. 2019, §4.1), of two or three the last, since the first still sees little more than the words."""
+    """The decoder layer whose attention is closest to an alignment: of many, the last but one (Garg et al. 2019, §4.1);
+    of two or three, the last."""
     if config.alignment_layer is not None:
         return config.alignment_layer
     return config.decoder_layers - (1 if config.decoder_layers <= 3 else 2)
@@ -146,7 +146,7 @@ class Transformer(nn.Module):
         self.apply(_initialise)
 
     def forward(self, source: Tensor, source_packing: Packing, target: Tensor, target_packing: Packing) -> Tensor:
-        """(N,) and (M,) → (M, D), the vector after each target token, from which `scores` predicts the next."""
+        """(N,) and (M,) → (M, D), the vectors from which `scores` predicts the next target tokens."""
         encoded = self.encode(source, source_packing)  # (N, D)
         attend = Packed(*target_packing, part=True, causal=True)
         attend_to_source = Across(attend, Packed(*source_packing, part=True))
@@ -164,7 +164,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def layers(self, source: Batch, target: Batch | None = None) -> Iterator[Layer]:
-        """The encoder's, then those of the decoder, if there is something for it to read."""
+        """Yield the encoder's layers, then the decoder's, if the batch has target tokens."""
         attend_in_source, encoded = Packed(*source.packing, part=True), None
         inputs = self._inputs(source.ids, self.positions(source.positions), self._source_table)
         for layer in run_blocks("encoder", self.encoder, self.encoder_norm, inputs, self.dropout, attend_in_source):
@@ -198,19 +198,19 @@ class Transformer(nn.Module):
         return self.words(hidden, self.embedding.weight)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of words are made of, x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
+        """The parts of the word scores x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
         return hidden, *self.words.parts(self.embedding.weight)
 
     @torch.no_grad()
     def start(
         self, source: Tensor, source_packing: Packing, *, hypotheses: int = 1, longest: int = 512
     ) -> TransformerState:
-        """Read the sources (N,). Row r · hypotheses + j is hypothesis j of source r, with nothing written yet."""
+        """Read the sources (N,). Row r · hypotheses + j is hypothesis j of source r, still empty."""
         return self.decoding.start(self, source, source_packing, hypotheses, longest)
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: TransformerState) -> Stepped[TransformerState]:
-        """(Q,), the token that was written last in every row → scores of the next, and where this one looked."""
+        """(Q,) the last token of every row → scores of the next, and its attention to the source."""
         return self.decoding.step(self, tokens, state)
 
     @property
@@ -218,7 +218,7 @@ class Transformer(nn.Module):
         return self.embedding if self.source_embedding is None else self.source_embedding
 
     def _inputs(self, ids: Tensor, places: Tensor, table: nn.Embedding) -> dict[str, Tensor]:
-        """(N,) and what stands for their positions (N, D) → what is added, and its sum, (N, D) each."""
+        """(N,) ids and position vectors (N, D) → the summands and their sum, (N, D) each."""
         token = table(ids) * self.scale
         position = places.to(token.dtype)
         return {"token": token, "position": position, "sum": token + position}
@@ -227,7 +227,7 @@ class Transformer(nn.Module):
         return self.dropout(inputs["sum"])
 
     def _places(self, packing: Packing) -> Tensor:
-        """(N, D): the waves of all positions, counted from 0 in every row."""
+        """(N, D) position vectors, counted from 0 in every row."""
         waves = self.positions(torch.arange(packing.longest, device=packing.offsets.device))  # (S, D)
         starts, total = packing.offsets[:-1], sum(packing.lengths)
         starts = torch.repeat_interleave(starts, packing.offsets.diff(), output_size=total)

@@ -1,4 +1,4 @@
-"""What a translation model learns: the next token of the target, given the source and the target so far.
+"""The objective of translation models: the next token of the target, given the source and the target so far.
 
 With label smoothing (Szegedy et al. 2016; Vaswani et al. 2017, §5.4) a share ε of the certainty is spread evenly over
 the vocabulary: the model is not pressed to be surer than it can be. With the scores s of all V tokens, what is
@@ -28,7 +28,7 @@ from qkv.train.loop import Term
 
 
 class TranslationObjective:
-    """`next` is what is minimised; `plain` is the loss without smoothing, noted and not learned from."""
+    """`next` is minimised; `plain`, the loss without smoothing, is only logged."""
 
     weights: Mapping[str, float] = {"next": 1.0, "plain": 0.0}
 
@@ -52,8 +52,8 @@ def _before_words(model: nn.Module, batch: PairBatch) -> tuple[Tensor, Tensor, T
 
 
 def losses(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """x (M, D), scored against every word of the table (V, D) → the summed smoothed and plain losses, and how many
-    were right.
+    """x (M, D), scored against the table (V, D) → the summed smoothed and plain losses, and the number of correct
+    predictions.
 
     >>> table = torch.tensor([[2.0], [0], [1]])
     >>> smoothed, plain, right = losses(torch.ones(1, 1), table, torch.zeros(3), torch.tensor([0]), 0.3)
@@ -72,7 +72,7 @@ def losses(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, smoothing: fl
 
 
 def evaluate_translation(model: nn.Module, batches: Iterable[PairBatch]) -> tuple[float, int, int]:
-    """The mean loss without smoothing, how many were right, of how many."""
+    """The mean loss without smoothing, the number of correct predictions, and their total."""
     device = next(model.parameters()).device
     loss, right, count = 0.0, 0, 0
     for batch in batches:
@@ -83,7 +83,7 @@ def evaluate_translation(model: nn.Module, batches: Iterable[PairBatch]) -> tupl
 
 
 def translation_flops(model: Transformer | Seq2Seq) -> Callable[[PairBatch], float]:
-    """Multiplications and additions of forward and backward, of any batch: 6 for a weight and a token that meets it."""
+    """Floating-point operations of forward and backward: 6 per weight and token."""
     of_source = ("encoder.", "to_hidden.", "to_memory.")
     weights = {"source": 0, "target": model.config.width * len(model.words.bias)}  # the scores of words
     for name, weight in model.named_parameters():

@@ -35,7 +35,7 @@ Keys = NDArray[np.uint64]
 
 
 def keys_of(ids: NDArray[Any], begins: NDArray[np.int64]) -> Keys:
-    """(G,) A number for every word: a polynomial of its ids, modulo 2⁶⁴. `begins` (G,): where each word begins.
+    """(G,) a hash of every word: a polynomial of its ids, modulo 2⁶⁴. `begins` (G,): where each word begins.
 
     >>> first, second, again = keys_of(np.array([7, 8, 8, 7, 7, 8]), np.array([0, 2, 4]))
     >>> bool(first == again), bool(first == second)
@@ -47,7 +47,7 @@ def keys_of(ids: NDArray[Any], begins: NDArray[np.int64]) -> Keys:
 
 
 def word_begins(arrays: dict[str, NDArray[Any]], sentences: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(G,) Where words begin in these sentences of a shard, as places among its tokens; a sentence begins one."""
+    """(G,) where words begin in these sentences of a shard, as indices of its tokens; every sentence begins a word."""
     first, last = int(sentences[0]), int(sentences[-1])
     bits = np.unpackbits(arrays["word_starts"][first >> 3 : (last + 7) >> 3], bitorder="little")
     starts = bits[first & 7 :][: last - first].astype(np.bool_)
@@ -56,7 +56,7 @@ def word_begins(arrays: dict[str, NDArray[Any]], sentences: NDArray[np.int64]) -
 
 
 class WholeWords:
-    """The words of a corpus, the most frequent first, and how to find them in its shards."""
+    """The words of a corpus, most frequent first, and how they are found in its shards."""
 
     def __init__(self, shards: Shards, min_count: int, most: int) -> None:
         pieces = shards.tokenizer()
@@ -118,7 +118,7 @@ class WholeWords:
     def joined(
         self, arrays: dict[str, NDArray[Any]], sentences: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The words of these sentences of a shard, end to end, and where each sentence begins among them."""
+        """The words of these sentences of a shard, concatenated, and the index at which each sentence begins."""
         begins = word_begins(arrays, sentences)
         if not len(begins):
             return np.zeros(0, np.int32), np.zeros(len(sentences), np.int64)
@@ -129,7 +129,7 @@ class WholeWords:
 
 
 def _tokenizer(tokens: Sequence[str], lowercase: bool, segmenter: str | None) -> Tokenizer:
-    """One that takes a run of 汉字 as one word, if there is no segmenter to cut it."""
+    """A tokenizer that takes a run of 汉字 as one word, if there is no segmenter."""
     backend = tokenizers.Tokenizer(models.WordLevel({token: id for id, token in enumerate(tokens)}, unk_token=UNKNOWN))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=False)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -145,17 +145,17 @@ class SentenceChunk(NamedTuple):
         return int(self.sentences[-1] - self.sentences[0])
 
     def flat(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of the chunk alone, and the number of each one's sentence."""
+        """The ids of the chunk, and the sentence number of each."""
         ids = self.tokens[self.sentences[0] : self.sentences[-1]].astype(np.int64)
         lengths = np.diff(self.sentences)
         return ids, np.repeat(np.arange(len(lengths)), lengths)
 
 
 class SentenceChunks:
-    """All sentences of a part in order, cut into chunks of about `size` tokens; a longer sentence is a chunk alone."""
+    """All sentences of a part in order, in chunks of about `size` tokens; a longer sentence is its own chunk."""
 
     def __init__(self, shards: Shards, size: int, words: WholeWords | None = None) -> None:
-        """With `words`, tokens are put together to words, and ids are theirs; `size` and `longest` are of tokens."""
+        """With `words`, tokens are joined to words and ids are those of words; `size` and `longest` count tokens."""
         self._words = words
         self._shards = [map_arrays(shards.folder / one["file"]) for one in shards.manifest[shards.part]["shards"]]
         self.longest = 0  # sentence

@@ -74,7 +74,7 @@ class Header(NamedTuple):
 
 
 def read_vector_file(path: str | os.PathLike[str], most: int | None = None) -> VectorFileContents:
-    """The words of a file and their vectors; with `most`, no more than the first so many."""
+    """The words of a file and their vectors; with `most`, only the first."""
     file = Path(os.path.expanduser(path))
     if most is not None and most < 1:
         raise InputError(f"The number of words to read is {most}; it must be at least 1.")
@@ -110,7 +110,7 @@ def write_vector_file(path: str | os.PathLike[str], words: Sequence[str], vector
 
 
 def choose_form(file: Path) -> tuple[Form, Callable[..., Any]]:
-    """Text or binary, and what packs it: refused where the ending does not say."""
+    """The format and compression for a file name; an unknown suffix is refused."""
     packs = dict(PACKED.values())
     suffix = file.suffix.lower()
     inner = Path(file.stem).suffix.lower() if suffix in packs else suffix
@@ -131,7 +131,7 @@ def is_writable(word: str) -> bool:
 
 @contextmanager
 def _opened(file: Path) -> Iterator["io.BufferedReader[io.RawIOBase]"]:
-    """The bytes of a file, unpacked."""
+    """The bytes of a file, decompressed."""
     with file.open("rb") as packed:
         start = packed.read(6)
         packed.seek(0)
@@ -152,7 +152,7 @@ def _opened(file: Path) -> Iterator["io.BufferedReader[io.RawIOBase]"]:
 
 
 def _header(file: Path, stream: BinaryIO) -> Header:
-    """The first line: how many words, how many numbers each; or that of a file without such a line."""
+    """The number of words and the width, from the first line; or from a file without such a line."""
     line = stream.readline(_LONGEST_LINE)
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
@@ -172,7 +172,7 @@ def _header(file: Path, stream: BinaryIO) -> Header:
 
 
 def _form(stream: "io.BufferedReader[io.RawIOBase]", header: Header) -> Form:
-    """By what follows the first word: digits, or the bytes of a number."""
+    """Text or binary, by what follows the first word."""
     if header.words is None:
         return "text"
     ahead = stream.peek(_LONGEST_WORD)[:_LONGEST_WORD]
@@ -203,7 +203,7 @@ def _looks_like_number(field: bytes) -> bool:
 
 
 class _Rows:
-    """The words as they come in: kept, left out with a note, or refused."""
+    """The words of a file: kept, dropped with a note, or refused."""
 
     def __init__(self, file: Path, header: Header, most: int | None, unit: Literal["line", "byte"]) -> None:
         self.file, self.expected, self.unit = file, header.words, unit

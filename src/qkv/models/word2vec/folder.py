@@ -31,7 +31,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, FEEDS, LOOKS_UP, SHOWS_LAYERS, Facts, Loading, Opened
 from qkv.models.folders import hub
 from qkv.models.folders.hub import HUB, locate
-from qkv.models.folders.own import read_folder, save_folder
+from qkv.models.folders.own import WEIGHTS, OwnFolder, save_folder
 from qkv.models.plain.folder import family_below, open_below
 from qkv.models.word2vec.files import is_writable, read_vector_file, write_vector_file
 from qkv.report.bilingual import Phrase
@@ -82,7 +82,7 @@ class WordVectors:
         fold: Callable[[str], str] = str.lower,
         unseen: Iterable[str] = (),
     ) -> None:
-        """`fold` is how a word is looked up that is not there as it is typed: "King" where all words are lower case.
+        """`fold` normalises a word that is not found as typed: "King" if all words are lower case.
 
         `unseen` are words that the source knows and training never met: they have no vector, and are not among `words`.
         """
@@ -107,7 +107,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def find(self, word: str) -> int | None:
-        """The row of a word, as typed or else as this vocabulary would spell it; None if it has none."""
+        """The row of a word as typed, or as this vocabulary spells it; None if it has none."""
         row = self.rows.get(word)
         return self.rows.get(self._fold(word)) if row is None else row
 
@@ -124,7 +124,7 @@ class WordVectors:
         return row
 
     def __getitem__(self, word: str) -> Tensor:
-        """The vector (D) of a word, as it was trained."""
+        """The vector (D) of a word."""
         return self.vectors[self.row(word)]
 
     def similarity(self, first: str, second: str) -> float:
@@ -132,13 +132,13 @@ class WordVectors:
         return float(one @ other)
 
     def neighbours(self, word: str, k: int = 10) -> list[Neighbour]:
-        """The k words most like a word, the most alike first."""
+        """The k most similar words, best first."""
         row = self._directed(word)
         scores = self.vectors @ self._unit(torch.tensor([row]))[0] * self._scale  # V
         return self._best(scores, [row], k)
 
     def analogy(self, a: str, b: str, c: str, k: int = 5, method: str = "add") -> list[Neighbour]:
-        """a is to b as c is to …: the k best words. man, king, woman: queen."""
+        """a is to b as c is to ?: the k best words. For man, king, woman: queen."""
         combine = check_method(method)
         rows = [self._directed(word) for word in (a, b, c)]
         scores = self.vectors @ self._unit(torch.tensor(rows)).T * self._scale[:, None]  # V, 3
@@ -180,11 +180,12 @@ class WordVectors:
         return torch.from_numpy(found)
 
     def cosines(self, pairs: Tensor) -> Tensor:
-        """(P, 2) rows → (P) how alike the two words of each pair are."""
+        """(P, 2) rows → (P) the cosine of the two words of each pair."""
         return (self._unit(pairs[:, 0]) * self._unit(pairs[:, 1])).sum(1)
 
     def save(self, path: str | os.PathLike[str]) -> list[str]:
-        """Write a file of the C tool's by its ending (.txt, .vec, .bin, also packed), or a folder where there is none.
+        """Write a file of the C tool by its suffix (.txt, .vec, .bin, also compressed), or a folder if there is no
+        suffix.
 
         Returns the words that were left out: a space, which ends a word in such a file, and in a folder what is called
         like a special token.
@@ -205,7 +206,7 @@ class WordVectors:
         return left_out
 
     def _directed(self, word: str) -> int:
-        """The row of a word that has neighbours: not one of zeros, as files of others may hold."""
+        """The row of a word whose vector is not zero, as files of others may have."""
         row = self.row(word)
         if not self._scale[row]:
             raise InputError(f"The vector of {word!r} in {self.source} is all zeros: no word is like it.")
@@ -223,7 +224,7 @@ class WordVectors:
 
 
 def tokenizer_of_words(words: Sequence[str]) -> Tokenizer:
-    """One that finds these words in a text, Chinese ones of several 汉字 too; what cannot be a token is left out.
+    """A tokenizer that finds these words in a text, also Chinese ones of several 汉字; others are left out.
 
     >>> tokenizer_of_words(["king", "New York", "[PAD]"]).vocabulary["king"]
     5
@@ -263,7 +264,7 @@ def check_method(name: str) -> Callable[[_Floats, _Floats, _Floats], _Floats]:
 
 
 def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
-    """The words written most like one, the more frequent (earlier) first among equals.
+    """The words with the most similar spelling; of equals the more frequent (earlier) first.
 
     >>> near_spellings("quen", ["the", "queen", "king", "quean", "猫"])
     ['queen', 'quean']
@@ -312,7 +313,7 @@ def locate_vectors(name: str | os.PathLike[str]) -> Path:
 
 
 class _Table(ABC):
-    """A vector a word: `LooksUp`, and `Feeds` without a language model (models/family.py)."""
+    """One vector per word: `LooksUp`, and `Feeds` without a language model (models/family.py)."""
 
     features: None = None
 
@@ -362,12 +363,22 @@ class VectorFile(_Table):
 
 @dataclass(frozen=True)
 class StoredTable(_Table):
-    """Of a folder: a row a token."""
+    """The table of a folder: one row per token."""
 
-    place: Path
-    model_type: str
+    folder: OwnFolder
     matrix: Tensor
-    tokenizer: Tokenizer
+
+    @property
+    def place(self) -> Path:
+        return self.folder.path
+
+    @property
+    def model_type(self) -> str:
+        return self.folder.model_type
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.folder.tokenizer
 
     @property
     def width(self) -> int:
@@ -388,19 +399,20 @@ class StoredTable(_Table):
         return WordVectors(list(kept)[:most], vectors, str(self.place), fold=_speller(tokenizer), unseen=unseen)
 
 
-def open_stored_table(path: Path, model_type: str = MODEL_TYPE, name: str = TABLE) -> StoredTable:
-    """The matrix of this name in a folder of this model_type; of word2vec, it is all there is."""
-    folder = read_folder(path, model_type)
+def open_stored_table(folder: OwnFolder, name: str = TABLE) -> StoredTable:
+    """The matrix of this name in a folder; a folder of word2vec has no other."""
     is_alone = name != TABLE or set(folder.tensors) == {name}
     if not is_alone or (table := folder.tensors.get(name)) is None or table.dim() != 2:
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.tensors.items())
-        raise InputError(f"{path / 'model.safetensors'} holds {shapes}, where one matrix {name} belongs, a row a word.")
+        raise InputError(
+            f"{folder.path / WEIGHTS} holds {shapes}, where one matrix {name} belongs, with a row per word."
+        )
     if folder.tokenizer.size > len(table):
         raise InputError(
-            f"{path}: the tokenizer has {folder.tokenizer.size:,} words, but the matrix {len(table):,} rows. The "
-            "tokenizer belongs to another model."
+            f"{folder.path}: the tokenizer has {folder.tokenizer.size:,} words, but the matrix {len(table):,} rows. "
+            "The tokenizer belongs to another model."
         )
-    return StoredTable(path, model_type, table, folder.tokenizer)
+    return StoredTable(folder, table)
 
 
 def words_of(below: _Table, loading: Loading) -> _Table:
@@ -409,7 +421,7 @@ def words_of(below: _Table, loading: Loading) -> _Table:
 
 
 def _speller(tokenizer: Tokenizer) -> Callable[[str], str]:
-    """How a tokenizer writes a word: lower case, accents taken off, where it does so."""
+    """How a tokenizer normalises a word: lower case, accents removed, if it does so."""
     normalizer = tokenizer.backend.normalizer
     if normalizer is None:
         return str
@@ -424,7 +436,7 @@ WORD2VEC = family_below("word2vec", _ABOUT, "table", open_stored_table, _OWN)
 
 
 def describe_vectors(file: Path) -> Facts:
-    """Of a file. How many words it has would take reading it."""
+    """The facts of a file. The number of words is not among them: the file would have to be read."""
     size = file.stat().st_size
     document = {"path": str(file), "model_type": "word2vec", "bytes": size}
     abilities = (LOOKS_UP, ENCODES, FEEDS, SHOWS_LAYERS)
@@ -432,5 +444,5 @@ def describe_vectors(file: Path) -> Facts:
 
 
 def open_vectors(file: Path, loading: Loading) -> Opened:
-    """A file of the C tool's or GloVe's form."""
+    """Open a file in the format of the C tool or GloVe."""
     return open_below(describe_vectors(file), VectorFile(file), _OWN, loading)

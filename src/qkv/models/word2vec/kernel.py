@@ -19,15 +19,15 @@ numba `models/word2vec/objective.py` trains the same model through torch.
 Shapes: V vocabulary, D width, N outputs of a window (1 + negatives, filled up to whole groups).
 """
 
-import importlib
 import math
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qkv.nn.cpu.compiled import KERNEL_SETTINGS, compile_cached, numba
 
 GROUP = 6  # outputs that meet an input at a time: the usual five negatives and the word itself
 OBSERVED = 16  # of so many windows the loss of one is taken: a logarithm costs more than a step
@@ -37,7 +37,7 @@ _Floats = NDArray[np.float32]
 
 
 class Tables(NamedTuple):
-    """What is drawn from; `models/word2vec/objective.py` makes them."""
+    """The tables to draw from; built by models/word2vec/objective.py."""
 
     keep: NDArray[np.uint64]  # (V,) of 2³², the chance that a word of the text stays in it
     thresholds: NDArray[np.uint64]  # (V,) of 2³², the chance that a negative is what was drawn, and
@@ -52,15 +52,7 @@ Learn = Callable[..., tuple[float, int]]
 """
 
 
-# It has no types. Without it this file can be imported, and nothing more.
-_numba: Any = importlib.import_module("numba") if find_spec("numba") else None
-_SETTINGS = {
-    "nogil": True,
-    "error_model": "numpy",
-    # sums in any order, so that they can be taken eight at a time; NaN is preserved
-    "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
-}
-inlined: Callable[[Any], Any] = _numba.njit(inline="always", **_SETTINGS) if _numba else lambda function: function
+inlined: Callable[[Any], Any] = numba.njit(inline="always", **KERNEL_SETTINGS) if numba else lambda function: function
 zero, one = np.float32(0), np.float32(1)
 half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
 
@@ -132,7 +124,7 @@ draw, below, scores, spread, loss_of = map(inlined, (_draw, _below, _scores, _sp
 
 @cache
 def compile_kernel(width: int, negatives: int, cbow: bool) -> Learn:
-    """Compiled on its first call, which takes seconds; cached on disk next to this file if that is writable."""
+    """Compiles on the first call (some seconds)."""
     D, K = width, negatives
     N = -(-(1 + K) // GROUP) * GROUP
     SUMS, INPUT = N * D, 2 * N * D  # the scratch array: N outputs, N sums of what to add to them, the input
@@ -235,8 +227,5 @@ def compile_kernel(width: int, negatives: int, cbow: bool) -> Learn:
                         row[d] += scratch[SUMS + output * D + d]
         return loss, observed
 
-    try:
-        compiled: Learn = _numba.njit(cache=True, **_SETTINGS)(learn)
-    except RuntimeError:  # no folder that it could be kept in
-        compiled = _numba.njit(**_SETTINGS)(learn)
+    compiled: Learn = compile_cached(learn)
     return compiled

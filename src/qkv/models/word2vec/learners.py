@@ -107,11 +107,11 @@ class Word2VecConfiguration:
 
     @property
     def lr(self) -> float:
-        """The learning rate at the beginning."""
+        """The initial learning rate."""
         return RATES[self.model.architecture] if self.train.lr is None else self.train.lr
 
     def with_words(self) -> "Word2VecConfiguration":
-        """With what is in force where nothing was set on which words get a vector."""
+        """Fill in the defaults of min_count and vocabulary_size."""
         if self.words == "tokens":
             return replace(self, min_count=self.min_count or 1)
         return replace(
@@ -121,7 +121,7 @@ class Word2VecConfiguration:
         )
 
     def with_steps(self, steps: int) -> "Word2VecConfiguration":
-        """With so many steps, and the evaluations spread over them where nothing was set.
+        """The settings with this many steps, and by default evaluations spread evenly over them.
 
         >>> Word2VecConfiguration().with_steps(40).train.evaluate_every
         8
@@ -130,7 +130,7 @@ class Word2VecConfiguration:
         return replace(self, train=replace(self.train, steps=steps, evaluate_every=every))
 
     def lr_at(self, step: float) -> float:
-        """At the beginning of a chunk; inside it the line continues.
+        """The learning rate at the start of a chunk; it decreases linearly inside.
 
         >>> Word2VecConfiguration(train=Word2VecTrainConfig(steps=4, lr=1.0, lr_end=0.0)).lr_at(1)
         0.75
@@ -157,7 +157,7 @@ SHOWN, RANKS = 6, (100, 5_000)  # words whose neighbours are shown: frequent one
 
 
 class VectorEvaluation:
-    """Called with a model, answers with what goes into the log."""
+    """Evaluates a model on held-out text; returns the figures for the log."""
 
     def __init__(
         self,
@@ -214,12 +214,12 @@ ON_CPU = 512  # windows of a step; larger steps are not faster there
 
 class Learner(Protocol):
     def __call__(self, chunk: SentenceChunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
-        """Train on a chunk while the learning rate goes from one value to the other; the loss, summed over as many
-        inputs as the second number says."""
+        """Train on a chunk while the learning rate changes from one value to the other; return the summed loss and the
+        number of inputs it covers."""
 
 
 def choose_kernel(name: str, device: torch.device, tell: Callable[[str], None]) -> str:
-    """The kernel that a run uses, once: "auto" is decided where the run begins."""
+    """The kernel of a run; "auto" is resolved when the run starts."""
     there = find_spec("numba") is not None
     if name == "auto":
         if device.type == "cpu" and not there:
@@ -233,7 +233,7 @@ def choose_kernel(name: str, device: torch.device, tell: Callable[[str], None]) 
 
 
 def make_learner(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfiguration) -> Learner:
-    """By the kernel that the settings name, which is "numba" or "torch" by now."""
+    """The learner for the kernel of the settings, "numba" or "torch"."""
     return (_compiled if config.train.kernel == "numba" else _batched)(model, counts, config)
 
 

@@ -44,7 +44,7 @@ class SamplingConfig:
 
 
 def keep_chances(counts: NDArray[np.int64], subsample: float) -> NDArray[np.float64]:
-    """(V,) The chance of each word to stay in the text; 0 for a word that is not to be learned (count 0).
+    """(V,) the probability of each word to stay in the text; 0 for words that are not learned (count 0).
 
     The formula is that of Mikolov's program. The paper's, √(t / f), thins out more.
 
@@ -85,7 +85,7 @@ def alias_table(weights: NDArray[np.float64]) -> Alias:
 
 
 def noise(counts: NDArray[np.int64], power: float) -> Alias:
-    """What negatives are drawn from; a word with count 0 never is one."""
+    """The distribution of negatives; a word with count 0 is never drawn."""
     return alias_table(np.where(counts > 0, counts.astype(np.float64) ** power, 0))
 
 
@@ -97,7 +97,7 @@ class Windows(NamedTuple):
 
 
 class Sampler:
-    """Draws windows from the ids of a text; a function of what its generator is seeded with."""
+    """Draws windows from the ids of a text; deterministic for a seed."""
 
     def __init__(self, counts: NDArray[np.int64], config: SamplingConfig, device: torch.device) -> None:
         self.config, self.device = config, device

@@ -17,7 +17,7 @@ from qkv.report.bilingual import Phrase, Words, count, duration, percent, safe, 
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Answers, Charts, Figure, Gauge, Remarks, RunPage, Sample, Samples, Section, Settings, Table
 from qkv.report.remarks import Remark
-from qkv.report.run_log import RunLog, choose_evaluations, number, read_run
+from qkv.report.run_log import RunLog, chart_learning_rate, choose_evaluations, number, read_run
 
 WIDTH, HEIGHT = 1104, 640
 MARGIN_X, MARGIN_Y = 48, 20
@@ -80,7 +80,7 @@ def _drawn(words: Sequence[PlacedWord]) -> Iterator[str]:
 
 
 def _scale(values: Sequence[float], begin: float, end: float) -> list[float]:
-    """Values on the picture; the same for all if they are."""
+    """Values as positions on the picture; all in the middle if they are equal."""
     low, high = min(values), max(values)
     if not high > low:
         return [(begin + end) / 2] * len(values)
@@ -102,7 +102,7 @@ TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "�
 
 @dataclass(frozen=True)
 class VectorFacts:
-    """What the run's own files do not say; None is not known."""
+    """Facts that the run's files do not hold; None if unknown."""
 
     words: int  # that have a vector
     width: int
@@ -178,7 +178,7 @@ def _figures(log: RunLog, facts: VectorFacts) -> Iterator[Figure]:
 
 
 def _blind(facts: VectorFacts) -> float:
-    """The loss where every score is 0: a coin for the word and for each negative."""
+    """The loss if every score is 0."""
     return (facts.negatives + 1) * math.log(2)
 
 
@@ -259,15 +259,14 @@ def _curves(log: RunLog, facts: VectorFacts) -> Iterator[Chart]:
         seams=seams,
         shape="wide",
     )
-    rate = Phrase("Learning rate", "学习率")
-    yield Chart(rate, (Series(rate, log.logged("lr")),), seams=seams, format="rate", from_zero=True)
+    yield chart_learning_rate(log, seams)
     speed = Phrase("Words per second", "每秒词数")
     series = (Series(speed, log.timed("tokens_per_second"), fine=True),)
     yield Chart(speed, series, seams=seams, format="count", from_zero=True)
 
 
 def _neighbours(log: RunLog) -> tuple[Sample, ...]:
-    """Every word of the last evaluation, with its neighbours then and at a few moments before."""
+    """The words of the last evaluation, with their neighbours then and at earlier steps."""
     found = [(step, _by_word(one["neighbours"])) for step, one in log.evaluations if "neighbours" in one]
     if not found:
         return ()

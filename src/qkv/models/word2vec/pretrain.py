@@ -1,4 +1,4 @@
-"""A whole word2vec run: shards in, a folder of word vectors out, and everything in between resumable.
+"""A word2vec run: shards in, a folder of word vectors out, resumable at every checkpoint.
 
 The corpus is read in chunks, in an order drawn anew for every epoch. What happens to a chunk is a function of the seed
 and the step, so with one thread a run that was killed and resumed ends with the same vectors, byte for byte. Several
@@ -7,7 +7,6 @@ threads train on as many chunks at a time without locks, which is faster and the
 
 import dataclasses
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +40,7 @@ from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import run_folder
 from qkv.train.ahead import interruptible
-from qkv.train.device import device_named
+from qkv.train.device import count_cores, device_named
 from qkv.train.log import Log, Progress, Silent
 from qkv.train.loop import environment, step_seed
 from qkv.train.run_folder import Outcome, Sessions
@@ -50,7 +49,7 @@ MAPPED = 400  # words on the map of the report, at most
 
 
 class Word2VecTrainer:
-    """A training in motion: the two matrices, the step, and the sums since the last logged step."""
+    """A training: the two matrices, the step, and the sums since the last logged step."""
 
     def __init__(self, config: Word2VecConfiguration, out: Path, progress: Progress, begins: bool) -> None:
         tell = progress.message if begins else Silent().message  # do not repeat start-up messages on resume
@@ -58,7 +57,7 @@ class Word2VecTrainer:
         self.device = device_named(config.device)
         kernel = choose_kernel(config.train.kernel, self.device, progress.message)  # it may not be here any more
         if begins:
-            threads = config.train.threads or _cores()
+            threads = config.train.threads or count_cores()
             config = replace(config, train=replace(config.train, kernel=kernel, threads=threads))
         _, corpus, held_out = open_corpus(config, begins)
         words, config = None, config.with_words()
@@ -116,7 +115,7 @@ class Word2VecTrainer:
         return steps
 
     def advance(self, step: int) -> tuple[float, int, int]:
-        """Train on the chunk of a step: the loss, of how many inputs, and the tokens."""
+        """Train on the chunk of a step; return the loss, the number of inputs it covers, and the tokens."""
         epoch, place = divmod(step, len(self.chunks))
         chunk = self.chunks[int(self.order(epoch)[place])]
         seed = step_seed(self.config.train.seed, step)
@@ -125,7 +124,7 @@ class Word2VecTrainer:
 
     @contextmanager
     def mapped(self) -> "Iterator[Callable[[Callable[[int], Any], range], list[Any]]]":
-        """Something that maps, over as many threads as the settings say; torch has threads of its own."""
+        """A `map` over as many threads as the settings say; torch has its own threads."""
         threads = self.config.train.threads or 1
         if threads == 1 or self.config.train.kernel == "torch":
             yield lambda work, steps: [work(step) for step in steps]
@@ -134,7 +133,7 @@ class Word2VecTrainer:
             yield lambda work, steps: list(pool.map(work, steps))
 
     def run(self) -> Outcome:
-        """To the last step, from the newest checkpoint if there is one."""
+        """Train to the last step, from the newest checkpoint if there is one."""
         self.restore()
         started, steps, train = self.step, self.steps, self.config.train
         if started >= steps:
@@ -281,14 +280,14 @@ def _word_map(
 
 
 def word_counts(corpus: Shards) -> NDArray[np.int64]:
-    """(V,) How often each word occurs; 0 for what is not learned: special tokens, [UNK] among them."""
+    """(V,) the frequency of each word; 0 for special tokens and [UNK], which are not learned."""
     counts = map_arrays(corpus.folder / TOKEN_COUNTS_FILE)["counts"].copy()
     counts[list(corpus.tokenizer().special_ids)] = 0
     return counts
 
 
 def learned(counts: NDArray[np.int64], min_count: int, most: int) -> NDArray[np.int64]:
-    """The counts of the words that get a vector, 0 for the others: the rarer ones, and all but the `most` frequent.
+    """The counts of the words that get a vector, 0 for rarer ones and all but the `most` frequent.
 
     >>> learned(np.array([0, 9, 2, 5, 5]), 3, 2).tolist()
     [0, 9, 0, 5, 0]
@@ -316,10 +315,6 @@ def _check(counts: NDArray[np.int64], chunks: SentenceChunks, config: Word2VecCo
             f"sampling.window is {config.sampling.window}, and the longest sentence of {config.data} has "
             f"{chunks.longest} words: set it to {chunks.longest - 1} at most."
         )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 PRETRAINING_WORD2VEC = Pretraining(

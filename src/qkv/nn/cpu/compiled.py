@@ -36,6 +36,16 @@ KERNEL_SETTINGS = {
 }
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # never called from Python: less to compile
 compile_inner: Callable[[Any], Any] = numba.njit(**INNER, **KERNEL_SETTINGS) if numba else lambda function: function
+
+
+def compile_cached(function: Callable[..., Any]) -> Any:
+    """The function compiled; cached on disk next to its file, or in numba's own folder, if one of them is writable."""
+    try:
+        return numba.njit(cache=True, **KERNEL_SETTINGS)(function)
+    except RuntimeError:  # neither is
+        return numba.njit(**KERNEL_SETTINGS)(function)
+
+
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 
 
@@ -131,7 +141,7 @@ to_single, to_stored = intrinsic(_to_single), intrinsic(_to_stored)
 PRODUCT_BYTES = 64
 """Bytes multiplied at a time; the instruction needs rows of a multiple of this."""
 _ROWS = 4
-INSTRUCTION, SUM = "llvm.x86.avx512.vpdpbusd.256", "llvm.vector.reduce.add.v8i32"
+INSTRUCTION = "llvm.x86.avx512.vpdpbusd.256"
 PRODUCT_SETTINGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 Sums = tuple[np.int32, np.int32, np.int32, np.int32]
 

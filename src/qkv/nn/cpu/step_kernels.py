@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 
 from qkv.nn.cpu.compiled import (
     HALF,
-    KERNEL_SETTINGS,
     LANES,
     ONE,
     ZERO,
     Float32s,
     choose_sums,
+    compile_cached,
     compile_inner,
     exp,
     find_maximum,
@@ -118,14 +118,14 @@ def _source_attention(
 
 @cache
 def compile_past_attention() -> Callable[..., None]:
-    """Compiles on the first call (about a second); cached on disk next to this file if it is writable."""
-    run: Callable[..., None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_past_attention)
+    """Compiles on the first call (about a second)."""
+    run: Callable[..., None] = compile_cached(_past_attention)
     return run
 
 
 @cache
 def compile_source_attention() -> Callable[..., None]:
-    run: Callable[..., None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_source_attention)
+    run: Callable[..., None] = compile_cached(_source_attention)
     return run
 
 
@@ -155,7 +155,7 @@ class StepSettings(NamedTuple):
     scale: float  # of scores
     source_scale: float
     epsilon: float
-    activation: int  # in ACTIVATIONS
+    activation: int  # in ACTIVATION_ORDER
     before: bool  # pre-norm
     narrow: bool  # 7 bits for x
     look: int  # the layer whose attention to the source is returned
@@ -397,8 +397,8 @@ def _run(weights: DecoderWeights, settings: StepSettings, scratch: Scratch, past
 
 @cache
 def compile_step() -> _Run:
-    """Compiles on the first call (some seconds); cached on disk next to this file if it is writable."""
-    run: _Run = numba.njit(cache=True, **KERNEL_SETTINGS)(_run)
+    """Compiles on the first call (some seconds)."""
+    run: _Run = compile_cached(_run)
     return run
 
 
@@ -467,12 +467,12 @@ def _largest(scores: Float32s, values: Float32s, places: NDArray[np.int64]) -> N
 
 @cache
 def compile_log_totals() -> Callable[[Float32s, Float32s], None]:
-    """Compiles on the first call (about a second); cached on disk next to this file if it is writable."""
-    run: Callable[[Float32s, Float32s], None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_log_totals)
+    """Compiles on the first call (about a second)."""
+    run: Callable[[Float32s, Float32s], None] = compile_cached(_log_totals)
     return run
 
 
 @cache
 def compile_largest() -> Callable[[Float32s, Float32s, NDArray[np.int64]], None]:
-    run: Callable[[Float32s, Float32s, NDArray[np.int64]], None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_largest)
+    run: Callable[[Float32s, Float32s, NDArray[np.int64]], None] = compile_cached(_largest)
     return run

@@ -87,7 +87,6 @@ ELEMENTS = 2048
 """Elements of a tile of whole rows: 16 per thread with 4 warps, as 16-byte loads."""
 PATCH = {"ROWS": 16, "BLOCK": 128}
 """A tile for kernels that do not need whole rows."""
-FUSED_ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 
 
 @triton.jit

@@ -13,7 +13,7 @@ Shapes: N tokens of all rows, M selected tokens, D width, H heads, K head width.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,8 @@ from torch.nn import functional
 from qkv.nn.block import KERNELS, FeedForward, PreNormBlock, activate, is_plain
 from qkv.nn.gpu import layers
 from qkv.nn.gpu.layers import cast_weight
+from qkv.nn.gpu.sublayer import norm_backward, out_and_norm
 from qkv.nn.multihead import Attend
-
-if TYPE_CHECKING:
-    from qkv.nn.gpu.kernels import Dropout
 
 
 def block_stack(
@@ -65,44 +63,6 @@ def _run_fused(
         next_norm = norm if is_last else blocks[number + 1].attention_norm
         read, x = feed_forward_and_norm(read, x, feed_forward, next_norm, dropped)
     return read
-
-
-def out_and_norm(
-    answer: Tensor, layer: nn.Linear, x: Tensor, norm: nn.LayerNorm, dropout: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """s = x + dropout(answer W + b), (N, D) → norm(s) in the dtype of the answer, and s in the dtype of x."""
-    return _OutAndNorm.apply(answer, layer.weight, layer.bias, x, norm.weight, norm.bias, norm.eps, dropout)
-
-
-class _OutAndNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        answer: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        x: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        epsilon: float,
-        dropout: float,
-    ) -> tuple[Tensor, Tensor]:
-        from qkv.nn.gpu.kernels import Dropout, add_norm_forward
-
-        ctx.set_materialize_grads(False)
-        weight, ctx.dropout = cast_weight(weight, answer.dtype), Dropout(dropout)
-        product = functional.linear(answer, weight)
-        out, *saved = add_norm_forward(product, bias, x.contiguous(), gamma, beta, epsilon, ctx.dropout)
-        ctx.save_for_backward(answer, weight, *saved, gamma)
-        return out, saved[0]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, to_total: Tensor | None) -> tuple[Tensor | None, ...]:
-        answer, weight, *saved = ctx.saved_tensors
-        to_x, to_product, to_gamma, to_beta, to_bias = _norm_backward(gradient, to_total, saved, ctx.dropout)
-        to_weight = layers.weight_gradient(to_product, answer)
-        return to_product @ weight, to_weight, to_bias, to_x, to_gamma, to_beta, None, None
 
 
 def feed_forward_and_norm(
@@ -151,20 +111,9 @@ class _FeedForwardAndNorm(torch.autograd.Function):
         from qkv.nn.gpu.kernels import activation_backward
 
         read, up, up_bias, down, before, inner, *saved = ctx.saved_tensors
-        to_x, to_product, to_gamma, to_beta, to_down_bias = _norm_backward(gradient, to_total, saved, ctx.dropout)
+        to_x, to_product, to_gamma, to_beta, to_down_bias = norm_backward(gradient, to_total, saved, ctx.dropout)
         to_down = layers.weight_gradient(to_product, inner)
         to_before, to_up_bias = activation_backward(to_product @ down, before, up_bias, ctx.bend)
         to_up = layers.weight_gradient(to_before, read)
         parameters = (to_up, to_up_bias, to_down, to_down_bias, to_gamma, to_beta)
         return to_before @ up, to_x, *parameters, None, None, None
-
-
-def _norm_backward(
-    gradient: Tensor, to_total: Tensor | None, saved: Sequence[Tensor], dropout: "Dropout"
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients of the norm's output and of the sum → of x, the product, gamma, beta and the bias."""
-    from qkv.nn.gpu.kernels import add_norm_backward
-
-    total, means, deviations, gamma = saved
-    to_total = None if to_total is None else to_total.contiguous()
-    return add_norm_backward(gradient.contiguous(), total, gamma, means, deviations, True, dropout, to_total)

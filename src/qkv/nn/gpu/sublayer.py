@@ -1,6 +1,7 @@
 """Sub-layers of a block as single autograd functions, for training on a GPU.
 
     out_add_norm               norm(x + dropout(answer W + b)), after an attention
+    out_and_norm               the same and the sum itself, for pre-norm blocks
     feed_forward_add_norm      norm(x + dropout(activation(x W + b) V + c))
     project_keys_and_values    keys and values of the source for all layers of a decoder, one product
     query_source               the cross-attention of a layer
@@ -26,15 +27,23 @@ from qkv.nn.gpu.layers import add_product, cast_weight, has_short_kernel, weight
 from qkv.nn.multihead import SHORT, Across, Attend
 
 if TYPE_CHECKING:
+    from qkv.nn.gpu.kernels import Dropout
     from qkv.nn.gpu.short_attention import Short
 
 
 def out_add_norm(answer: Tensor, layer: nn.Linear, x: Tensor, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
     """(N, H · K) and x (N, D) → (N, D)"""
-    return _OutAddNorm.apply(answer, layer.weight, layer.bias, x, norm.weight, norm.bias, norm.eps, dropout)
+    return out_and_norm(answer, layer, x, norm, dropout)[0]
 
 
-class _OutAddNorm(torch.autograd.Function):
+def out_and_norm(
+    answer: Tensor, layer: nn.Linear, x: Tensor, norm: nn.LayerNorm, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """s = x + dropout(answer W + b), (N, D) → norm(s) in the dtype of the answer, and s in the dtype of x."""
+    return _OutAndNorm.apply(answer, layer.weight, layer.bias, x, norm.weight, norm.bias, norm.eps, dropout)
+
+
+class _OutAndNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -46,32 +55,40 @@ class _OutAddNorm(torch.autograd.Function):
         beta: Tensor,
         epsilon: float,
         dropout: float,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         from qkv.nn.gpu.kernels import Dropout, add_norm_forward
 
+        ctx.set_materialize_grads(False)
         weight, ctx.dropout = cast_weight(weight, answer.dtype), Dropout(dropout)
         product = functional.linear(answer, weight)
         out, *saved = add_norm_forward(product, bias, x.contiguous(), gamma, beta, epsilon, ctx.dropout)
         ctx.save_for_backward(answer, weight, *saved, gamma)
-        return out
+        return out, saved[0]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from qkv.nn.gpu.kernels import add_norm_backward
-
-        answer, weight, total, means, deviations, gamma = ctx.saved_tensors
-        to_x, to_product, to_gamma, to_beta, to_bias = add_norm_backward(
-            gradient.contiguous(), total, gamma, means, deviations, True, ctx.dropout
-        )
+    def backward(ctx: Any, gradient: Tensor, to_total: Tensor | None) -> tuple[Tensor | None, ...]:
+        answer, weight, *saved = ctx.saved_tensors
+        to_x, to_product, to_gamma, to_beta, to_bias = norm_backward(gradient, to_total, saved, ctx.dropout)
         to_weight = weight_gradient(to_product, answer)
         return to_product @ weight, to_weight, to_bias, to_x, to_gamma, to_beta, None, None
+
+
+def norm_backward(
+    gradient: Tensor, to_total: Tensor | None, saved: Sequence[Tensor], dropout: "Dropout"
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """Gradients of the norm's output and of the sum → of x, the product, gamma, beta and the bias."""
+    from qkv.nn.gpu.kernels import add_norm_backward
+
+    total, means, deviations, gamma = saved
+    to_total = None if to_total is None else to_total.contiguous()
+    return add_norm_backward(gradient.contiguous(), total, gamma, means, deviations, True, dropout, to_total)
 
 
 def feed_forward_add_norm(
     x: Tensor, up: nn.Linear, down: nn.Linear, norm: nn.LayerNorm, bend: str, dropout: float = 0.0
 ) -> Tensor:
-    """(N, D) → (N, D); `bend` is one of kernels.FUSED_ACTIVATIONS"""
+    """(N, D) → (N, D); `bend` is a value of nn/block.py KERNELS"""
     weights = (up.weight, up.bias, down.weight, down.bias, norm.weight, norm.bias)
     return _FeedForwardAddNorm.apply(x, *weights, norm.eps, bend, dropout)
 

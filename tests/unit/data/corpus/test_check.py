@@ -8,7 +8,7 @@ import pytest
 
 from qkv.data.corpus.check import CORPUS_FINDINGS, CorpusReport, check_corpus
 from qkv.data.corpus.documents import BLOCK_BYTES
-from qkv.data.same_texts import SeenTexts
+from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
 from tests.support.corpora import documents, write_corpus
 
@@ -153,8 +153,15 @@ def test_bad_arguments(tmp_path: Path) -> None:
         check_corpus(tmp_path / "a.txt")
 
 
+def test_texts_of_many_files() -> None:
+    seen = SameTexts()
+    for source in (0, 65_536, 1_000_000):
+        seen.add(hash("a"), source, 1)
+    assert [one.source for one in seen.repeated()] == [65_536, 1_000_000]
+
+
 def test_repeated_texts_are_few_and_in_order() -> None:
-    seen = SeenTexts()
+    seen = SameTexts()
     assert list(seen.repeated()) == []
     for line, text in enumerate("abcabcxa"):
         seen.add(hash(text), line % 2, line)

@@ -102,3 +102,14 @@ def test_a_line_without_end_is_not_held_in_memory(tmp_path: Path, monkeypatch: p
     (tmp_path / "a.txt").write_text("short\n" + "x" * (3 << 20))
     with pytest.raises(InputError, match="a.txt, line 2 is longer than 1 MB"):
         list(read_blocks(open_sources(tmp_path / "a.txt"), size=1 << 16))
+
+
+@pytest.mark.parametrize("encoding", ["gb18030", "utf-16", "utf-16-le"])
+def test_other_encodings_in_blocks(tmp_path: Path, encoding: str) -> None:
+    text = "".join(f"这是我们的第{number}个句子。\n你好，世界！\n\n" for number in range(400))
+    (tmp_path / "a.txt").write_bytes(text.encode(encoding))
+    (tmp_path / "b.txt").write_bytes(text.encode())
+    other, plain = ([*read_blocks(open_sources(tmp_path / name), size=1000)] for name in ("a.txt", "b.txt"))
+    assert [block.data for block in other] == [block.data for block in plain] and len(plain) > 10
+    again = [*read_blocks(open_sources(tmp_path / "a.txt"), other[7].place, size=1000)]
+    assert [block.data for block in again] == [block.data for block in other[7:]], "resumed at a block"

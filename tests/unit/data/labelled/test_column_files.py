@@ -125,3 +125,38 @@ def test_words_after_many_characters_are_parted(tmp_path: Path) -> None:
     assert {one.text for one in found[:250]} == {"我ab"}
     assert found[250].text == "New York is it" and found[250].spans == (Span(0, 8, "LOC"),)
     assert found[251].text == "我用iPhone 12"
+
+
+WEIBO = """科0\tO
+技1\tO
+全0\tO
+方1\tO
+位2\tO
+
+邓0\tB-PER.NOM
+先0\tI-PER.NOM
+生1\tI-PER.NOM
+在0\tO
+北0\tB-GPE.NAM
+京1\tI-GPE.NAM
+"""
+
+
+def test_characters_with_their_index(tmp_path: Path) -> None:
+    path = tmp_path / "weibo.conll"
+    path.write_text(WEIBO, encoding="utf-8")
+    source = labelled(path, "tag")
+    first, second = source
+    assert (first.text, second.text) == ("科技全方位", "邓先生在北京")
+    assert [second.text[start:end] for start, end, _ in second.spanned()] == ["邓先生", "北京"]
+    assert "such as 科0: the digits are dropped" in source.describe()
+    path.write_text(WEIBO.replace("位2", "位7"), encoding="utf-8")  # not an index
+    assert next(iter(labelled(path, "tag"))).text.startswith("科0")
+
+
+def test_sentences_of_invisible_characters(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("\u200b O\n\u200b B-X\n\nthe O\ncat B-X\n", encoding="utf-8")
+    source = labelled(path, "tag")
+    assert [one.text for one in source] == ["the cat"]
+    assert [(fault.place.line, fault.kind, fault.action) for fault in source.faults] == [(1, "empty text", "dropped")]

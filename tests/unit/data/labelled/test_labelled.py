@@ -159,7 +159,7 @@ def test_without_labels(tmp_path: Path) -> None:
         ("a.csv", "text,id\na,1\n", "no column has a usual name for the label; there are 'text', 'id'. Choose with"),
         ("a.csv", "text,sentiment,category\na,1,2\n", "'sentiment', 'category' could each be the label.*--label NAME"),
         ("a.csv", "text,text,label\na,b,1\n", "'text', 'text' could each be the text"),
-        ("a.csv", "a,b,c\nd,e,f\n", "no header, so it is unclear which column is the text and which the label"),
+        ("a.csv", "a,b,c\nd,e,f\n", "its first line, 1: 'a'; .* has no usual name.* a name if this line is a header"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "line 2 has no label"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"txt": "b", "label": 1}', "line 2 has no field 'text', only 'txt'"),
         ("a.jsonl", '{"text": ["a"], "label": 1}', "line 1: field 'text' holds a list, not a text"),
@@ -183,7 +183,7 @@ def test_bad_bytes_and_names(tmp_path: Path) -> None:
     path.write_bytes("text,label\n好,1\n".encode() + "评论,0\n".encode("gb18030"))
     with pytest.raises(InputError, match=r"a\.csv, line 3, byte 1 .*iconv -f gb18030"):
         labelled(path, "classify")
-    path.write_bytes("text,label\n".encode("utf-16"))
+    path.write_bytes("text,label\n\x01\n".encode("utf-16"))
     with pytest.raises(InputError, match="UTF-16"):
         labelled(path, "classify")
     with pytest.raises(InputError, match="There is no file .*b.csv. Did you mean 'a.csv'"):

@@ -22,7 +22,7 @@ def pairs(languages: Languages) -> EncodedPairs:
 
 
 def test_ids_are_those_of_the_tokenizer(languages: Languages, pairs: EncodedPairs) -> None:
-    assert len(pairs) == 120 and languages.are_joint
+    assert len(pairs) == 120 and languages.source is languages.target
     for number, text in enumerate(TEXTS):
         begin, end = pairs.source.offsets[number : number + 2]
         assert pairs.source.ids[begin:end].tolist() == languages.source.encode_ids([text])[0]

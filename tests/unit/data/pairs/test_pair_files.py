@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from qkv.data.labelled.examples import Place
 from qkv.data.pairs.files import PairFiles
 from qkv.errors import InputError
 
@@ -34,7 +35,7 @@ def test_two_files(tmp_path: Path, ending: str) -> None:
     ]
     found = PairFiles.of(files)
     assert texts(found) == TWO == texts(found)  # from the beginning each time
-    assert next(iter(found)).place == (str(files[0]), 1)
+    assert next(iter(found)).place == Place(str(files[0]), 1)
 
 
 @pytest.mark.parametrize(

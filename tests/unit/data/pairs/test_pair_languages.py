@@ -6,7 +6,7 @@ def test_where_texts_begin_and_end() -> None:
     one = Tokenizer.from_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
     other = Tokenizer.from_vocabulary(["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "甲"])
     languages = Languages.of(one, other)
-    assert not languages.are_joint and Languages.of(one, one).are_joint
+    assert languages.source is one and languages.target is other
     assert (languages.begin, languages.end, languages.source_end) == (0, 2, 3)
     assert languages.never == (0, 1, 3, 4)  # the end may be written, and no other mark
     assert languages.read(["a b", ""]) == [[5, 6, 3], [3]]

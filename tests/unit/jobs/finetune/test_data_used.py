@@ -20,7 +20,7 @@ def test_figures_and_faults_by_line() -> None:
         "intents.csv:77",
         "left out",
         "略去",
-        "mended",
+        "repaired",
         "at most 3",
         "最多 3 个",
     ):

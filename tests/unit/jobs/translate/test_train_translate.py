@@ -61,7 +61,7 @@ def test_the_folder_is_the_model(finished: Finished) -> None:
     found = opened.ability(TRANSLATES)
     joint = finished.run.name == "transformer"
     assert isinstance(found.network, Transformer if joint else Seq2Seq) and not found.network.training
-    assert found.languages.are_joint == joint and found.max_length == 32
+    assert (found.languages.source is found.languages.target) == joint and found.max_length == 32
     assert opened.record["scores"] == finished.result["scores"]
 
 

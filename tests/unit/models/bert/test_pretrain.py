@@ -155,11 +155,14 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return hf.load(folder).model.state_dict()
 
 
-def test_a_model_is_gone_on_from(finished: Finished, shards: Path, tmp_path: Path) -> None:
-    heard, init = Recorder(), finished.run / "model"
+@pytest.mark.parametrize("inside", ["model", ""])
+def test_a_model_is_gone_on_from(inside: str, finished: Finished, shards: Path, tmp_path: Path) -> None:
+    heard, init = Recorder(), finished.run / inside
     run = go(shards, tmp_path / "run", f"init={init}", *unshaped(), "train.lr=1e-9", progress=heard).run
     assert heard.messages == [message for message in heard.messages if message.startswith(("device: ", "step "))]
-    for (name, one), other in zip(weights(run / "model").items(), weights(init).values(), strict=True):
+    for (name, one), other in zip(
+        weights(run / "model").items(), weights(finished.run / "model").values(), strict=True
+    ):
         assert torch.allclose(one, other, atol=1e-6), name
     assert read_toml(run / "config.toml")["init"] == str(init)
 

@@ -60,7 +60,7 @@ def test_what_is_saved_comes_back(tmp_path: Path, model_type: str) -> None:
 
 
 def test_a_folder_is_described(tmp_path: Path) -> None:
-    found = describe_folder(save(tmp_path / "one"))
+    found = describe_folder(read_folder(save(tmp_path / "one")))
     assert (found["model_type"], found["parameters"], found["dtype"]) == ("rnnlm", 25, "float16 and float32")
     assert found["tensors"]["embedding"] == [3, 4] and found["vocabulary"]["kind"] == "wordpiece"
     assert json.dumps(found) and found["files"]["README.md"] > 0
@@ -71,7 +71,7 @@ def test_a_folder_is_described(tmp_path: Path) -> None:
 def test_the_segmenter_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = Tokenizer.from_vocabulary([*SPECIAL, "北京", "国王"], "word", segmenter="rjieba 0.1")
     path = save(tmp_path / "one", model_type="elmo", tokenizer=words, config={"vocabulary_size": words.size})
-    assert describe_folder(path)["vocabulary"]["segmenter"] == "rjieba 0.1"
+    assert describe_folder(read_folder(path))["vocabulary"]["segmenter"] == "rjieba 0.1"
     card = (path / "README.md").read_text(encoding="utf-8")
     assert "found by rjieba 0.1" in card and "中文由 rjieba 0.1 分词" in card
     assert main(["info", str(path)]) == 0

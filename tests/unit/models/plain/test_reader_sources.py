@@ -85,7 +85,7 @@ def test_every_task_on_elmo(tmp_path: Path, places: dict[str, Path], task: str) 
     assert "Weights of the ELMo layers" in page and f"γ = {result['mix']['gamma']:.3f}" in page
     assert "pretrained vectors held still" in page
     model = load(tmp_path / "run")
-    assert model.architecture == "reader of kind lstm on vectors of elmo"
+    assert model.architecture == "encoder of kind lstm on vectors of elmo"
     # all of ELMo is inside, as it was, but for its scores of words
     before = below(source).weights()
     for name, value in elmo_of(model).items():

@@ -94,7 +94,7 @@ def test_transformers_has_no_class_for_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "lstn"}, "config.json: Unknown reader 'lstn'. Did you mean 'lstm'"),
+        ({"kind": "lstn"}, "config.json: Unknown encoder 'lstn'. Did you mean 'lstm'"),
         ({"layerz": 2}, "unknown key 'layerz'. Did you mean 'layers'"),
         ({"heads": "sequence"}, "heads is 'sequence', where a list"),
         ({"heads": ["sequences"]}, "there is no head sequences"),

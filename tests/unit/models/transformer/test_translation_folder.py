@@ -41,7 +41,7 @@ def test_there_and_back(tmp_path: Path, kind: str) -> None:
     assert type(found.network) is type(network) and found.network.config == network.config
     for (name, one), (_, other_one) in zip(network.named_parameters(), found.network.named_parameters(), strict=True):
         assert torch.equal(one, other_one), name
-    assert found.max_length == 40 and found.languages.are_joint == (target is source)
+    assert found.max_length == 40 and (found.languages.source is found.languages.target) == (target is source)
     assert found.languages.source.encode_ids(["a cat"]) == source.encode_ids(["a cat"])
     facts = describe_model(folder).document
     assert facts["languages"] == ["en", "zh"] and len(facts["vocabularies"]) == (1 if target is source else 2)

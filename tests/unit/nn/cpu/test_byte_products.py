@@ -1,11 +1,13 @@
 """The instruction and the loop are the same whole sums, the largest ones too."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 from qkv.nn.cpu.compiled import PRODUCT_BYTES, choose_sums, has_instruction, numba, sum_products, sum_products_of_one
+from qkv.nn.cpu.step_kernels import compile_log_totals
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -32,6 +34,22 @@ def _call_of(function: Any, rows: int) -> Any:
     if rows == 1:
         return lambda x, w, at, width: function(x, width, w, at, width)
     return lambda x, w, at, width: function(x, 0, width, 2 * width, 3 * width, w, at, width)
+
+
+def test_kernels_where_no_folder_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    compile_one = numba.njit
+
+    def refuse(*given: Any, **settings: Any) -> Any:
+        if settings.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return compile_one(*given, **settings)
+
+    monkeypatch.setattr(numba, "njit", refuse)
+    run = compile_log_totals.__wrapped__()
+    scores, totals = np.zeros((2, 4), np.float32), np.zeros(2, np.float32)
+    run(scores, totals)
+    assert totals == pytest.approx([math.log(4)] * 2)
 
 
 def test_a_loop_takes_any_width() -> None:

@@ -16,7 +16,8 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 from qkv.data.batch import Batch
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.nn.gpu import layers
-from qkv.nn.gpu.pre_norm import block_stack, out_and_norm
+from qkv.nn.gpu.pre_norm import block_stack
+from qkv.nn.gpu.sublayer import out_and_norm
 from qkv.nn.multihead import Packed
 from qkv.train.loop import recompute
 from tests.support.folders import randomise

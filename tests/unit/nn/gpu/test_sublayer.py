@@ -10,10 +10,9 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 
 from qkv.data.batch import Batch
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.nn.block import ACTIVATION_FUNCTIONS
+from qkv.nn.block import ACTIVATION_FUNCTIONS, KERNELS
 from qkv.nn.gpu import layers as fast
 from qkv.nn.gpu import sublayer
-from qkv.nn.gpu.kernels import FUSED_ACTIVATIONS
 from qkv.nn.multihead import Across, Packed
 from tests.unit.nn.gpu.test_fast import DEVICE, ON_GPU, drawn, gradients, leaves, same
 
@@ -46,7 +45,7 @@ def test_a_product_a_residual_and_a_norm() -> None:
     agree(sublayer.out_add_norm(ours[0], layer, ours[1], norm), expected, ours, plain, shared)
 
 
-@pytest.mark.parametrize("bend", FUSED_ACTIVATIONS)
+@pytest.mark.parametrize("bend", KERNELS.values())
 def test_feed_forward(bend: str) -> None:
     up, down, norm = nn.Linear(20, 50, device=DEVICE), nn.Linear(50, 20, device=DEVICE), norm_of(20)
     ours, plain = (leaves(drawn(9, 20)) for _ in range(2))
@@ -61,7 +60,7 @@ def test_what_is_not_a_number_is_not_bent_away() -> None:
     assert sublayer.feed_forward_add_norm(x, up, down, norm, "relu").isnan().all(1).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("bend", FUSED_ACTIVATIONS)
+@pytest.mark.parametrize("bend", KERNELS.values())
 def test_dropout_goes_back_as_it_came(bend: str) -> None:
     """The slope of the same draw, against two points on either side."""
     up, down, norm = nn.Linear(8, 16, device=DEVICE), nn.Linear(16, 8, device=DEVICE), norm_of(8)
