@@ -192,7 +192,7 @@ def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
     """The score of dev, and of test if there is one, is no better than a constant answer, or 0."""
     level = 0.0 if facts.baseline is None else facts.baseline[1]
     scores = [part.values.get(facts.main, math.nan) for part in (facts.scored, facts.test_scored) if part is not None]
-    if level >= 1 or any(score > level for score in scores):
+    if not math.isfinite(scores[0]) or level >= 1 or any(score > level for score in scores):
         return None
     what = find_metric(facts.main)
     en, zh = f"{what.plain} is {what.shown(scores[0])}", f"{what.zh}为 {what.shown(scores[0])}"
