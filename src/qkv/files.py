@@ -129,6 +129,8 @@ def read_json(file: Path) -> Any:
         raise InputError(
             f"{file} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}. Copy it again."
         ) from None
+    except RecursionError:
+        raise InputError(f"{file} nests too deeply to be read as JSON. It is damaged: copy it again.") from None
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -25,11 +25,13 @@ import numpy as np
 from qkv.api.embedder import Embeddings, TokenVectors
 from qkv.api.model import Model
 from qkv.api.table_files import TableWriter, check_table_library, rename_taken, table_file
+from qkv.data.batch import Watch
 from qkv.data.labelled.binary_tables import TABLE_FORMATS
 from qkv.data.labelled.reader import TABLE_ENDINGS, Labelled, Row, labelled
 from qkv.data.readers import COMPRESSED, STDIN, check_text_file, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
+from qkv.text.unknown import UnknownCounter
 
 _Vector = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
@@ -145,14 +147,14 @@ def check_name(path: Path) -> None:
 
 
 def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
-    """One JSON object a text: text, n_tokens, n_windows, vector; of word vectors also n_without_vector."""
+    """One JSON object a text: text, n_tokens, n_windows, n_unknown, vector; for word vectors also n_without_vector."""
     for text, numbers, vector in zip(texts, _counts(part), part.vectors, strict=True):
         yield _line({"text": text} | numbers, f'"vector": {_list(vector)}')
 
 
 def _counts(part: Embeddings) -> Iterator[dict[str, Any]]:
     """Yield the numbers of each text."""
-    numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows}
+    numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows, "n_unknown": part.n_unknown}
     if part.n_without_vector is not None:
         numbers["n_without_vector"] = part.n_without_vector
     for row in range(len(part)):
@@ -160,7 +162,7 @@ def _counts(part: Embeddings) -> Iterator[dict[str, Any]]:
 
 
 def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[str]:
-    """One JSON object per text: text, n_windows, and tokens with token, start, end, vector (null if it has none)."""
+    """One JSON object per text: text, n_windows, n_unknown, and tokens with token, start, end, vector (or null)."""
     for text, found in zip(texts, part, strict=True):
         tokens = (
             _line({"token": token, "start": start, "end": end}, f'"vector": {_list(vector) if has_one else "null"}')
@@ -168,7 +170,10 @@ def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[
                 found.tokens, found.offsets, found.vectors, found.has_vector, strict=True
             )
         )
-        yield _line({"text": text, "n_windows": found.n_windows}, f'"tokens": [{", ".join(tokens)}]')
+        yield _line(
+            {"text": text, "n_windows": found.n_windows, "n_unknown": found.n_unknown},
+            f'"tokens": [{", ".join(tokens)}]',
+        )
 
 
 def _line(fields: Mapping[str, object], last: str) -> str:
@@ -201,6 +206,7 @@ class Written:
     width: int
     seconds: float
     n_without_vector: int = 0  # words left out of the means
+    n_unknown: int = 0  # tokens that the vocabulary lacks
     n_empty: int = 0  # rows of a table without a vector
     renamed: Mapping[str, str] = field(default_factory=dict)  # columns of the input with another name
 
@@ -262,16 +268,39 @@ def embed_parts(
     pooling: str | None = None,
     normalize: bool | None = None,
     layer: int | None = None,
+    unknown: UnknownCounter | None = None,
+    watch: Watch | None = None,
 ) -> Iterator[tuple[list[str], Embeddings]]:
-    """`Model.embed_stream`, each part with its texts."""
-    return _beside(texts, lambda kept: model.embed_stream(kept, pooling, normalize, layer=layer))
+    """`Model.embed_stream`, each part with its texts; `unknown` counts their unknown tokens."""
+    for taken, part in _beside(
+        texts, lambda kept: model.embed_stream(kept, pooling, normalize, layer=layer, watch=watch)
+    ):
+        if unknown is not None:
+            add_unknown(unknown, model, taken, part)
+        yield taken, part
+
+
+def add_unknown(unknown: UnknownCounter, model: Model, texts: Sequence[str], part: Embeddings) -> None:
+    """Count the unknown tokens of texts; not of words that word vectors lack, which `n_without_vector` counts."""
+    if part.n_without_vector is None:
+        special = 2 if model.counts_special_tokens else 0
+        for text, found, n_tokens in zip(texts, part.n_unknown.tolist(), part.n_tokens.tolist(), strict=True):
+            unknown.add([text], found, n_tokens - special)
 
 
 def token_parts(
-    model: Model, texts: Iterable[str], normalize: bool = False, layer: int | None = None
+    model: Model,
+    texts: Iterable[str],
+    normalize: bool = False,
+    layer: int | None = None,
+    unknown: UnknownCounter | None = None,
 ) -> Iterator[tuple[list[str], list[TokenVectors]]]:
     """`Model.embed_tokens_stream`, each part with its texts."""
-    return _beside(texts, lambda kept: model.embed_tokens_stream(kept, normalize, layer=layer))
+    for taken, part in _beside(texts, lambda kept: model.embed_tokens_stream(kept, normalize, layer=layer)):
+        if unknown is not None:
+            for text, one in zip(taken, part, strict=True):
+                unknown.add([text], one.n_unknown if one.has_vector.all() else 0, len(one))
+        yield taken, part
 
 
 def _beside(
@@ -298,26 +327,29 @@ def embed_to_file(
     normalize: bool | None = None,
     layer: int | None = None,
     progress: Callable[[int], None] | None = None,
+    unknown: UnknownCounter | None = None,
+    watch: Watch | None = None,
 ) -> Written:
     """Write the vectors of texts as the ending of `out` says (see embed_files.py), whole or not at all.
 
     `progress` is called after each part with its number of texts.
     """
     began = time.perf_counter()
-    n_texts = n_tokens = n_windows = n_without = 0
+    n_texts = n_tokens = n_windows = n_without = n_unknown = 0
     with vector_file(out, model.config.width) as writer:
-        for taken, part in embed_parts(model, texts, pooling, normalize, layer):
+        for taken, part in embed_parts(model, texts, pooling, normalize, layer, unknown, watch):
             writer.add(taken, part)
             n_texts += len(part)
             n_tokens += int(part.n_tokens.sum())
             n_windows += int(part.n_windows.sum())
             n_without += 0 if part.n_without_vector is None else int(part.n_without_vector.sum())
+            n_unknown += int(part.n_unknown.sum())
             if progress is not None:
                 progress(len(part))
         if not n_texts:
             raise InputError("There is no text to embed: the input is empty.")
     seconds = round(time.perf_counter() - began, 3)
-    return Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds, n_without)
+    return Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds, n_without, n_unknown)
 
 
 def embed_rows(
@@ -329,6 +361,8 @@ def embed_rows(
     layer: int | None = None,
     progress: Callable[[int], None] | None = None,
     skip_empty: bool = False,
+    unknown: UnknownCounter | None = None,
+    watch: Watch | None = None,
 ) -> Written:
     """Write the vectors of the rows of a table, after its columns and with the row number.
 
@@ -336,7 +370,7 @@ def embed_rows(
     """
     began = time.perf_counter()
     width = model.config.width
-    totals = {"n_texts": 0, "n_tokens": 0, "n_windows": 0, "n_without_vector": 0, "n_empty": 0}
+    totals = {"n_texts": 0, "n_tokens": 0, "n_windows": 0, "n_without_vector": 0, "n_unknown": 0, "n_empty": 0}
     waiting: deque[tuple[int, Row, bool]] = deque()  # rows that were read and not written yet
 
     def texts() -> Iterator[str]:
@@ -367,7 +401,7 @@ def embed_rows(
             totals["n_texts" if vector is not None else "n_empty"] += 1
 
         empty = {"n_tokens": None, "n_windows": None}
-        for _, part in embed_parts(model, texts(), pooling, normalize, layer):
+        for _, part in embed_parts(model, texts(), pooling, normalize, layer, unknown, watch):
             for numbers, vector in zip(_counts(part), part.vectors, strict=True):
                 while not waiting[0][2]:
                     write(empty, None)

@@ -5,7 +5,7 @@ with [CLS] and [SEP] as in sentence-transformers (without them for models withou
 tokens that have a vector); "cls" takes the vector of [CLS]. Each token counts in the window where it is further from an
 edge (data/windows.py). Layer 0 are the embeddings; the default is the last layer, or ELMo's mean of all layers.
 
-`n_tokens` counts the tokens of a result, `n_windows` its windows.
+`n_tokens` counts the tokens of a result, `n_windows` its windows, `n_unknown` its unknown tokens.
 
 Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.data.batch import Batch, chunks, plan_batches
+from qkv.data.batch import Batch, Watch, chunks, plan_batches, watched
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
+from qkv.text.unknown import count_unknown
 
 _SHOWN, _ROWS = 6, 10
 """Numbers of a vector and rows that a notebook shows."""
@@ -60,6 +61,7 @@ class Blank:
     candidates: tuple[BlankCandidate, ...]
     n_tokens: int
     n_windows: int = 1
+    n_unknown: int = 0  # tokens of the text that stand for what the vocabulary lacks
 
     @property
     def best(self) -> BlankCandidate:
@@ -73,6 +75,7 @@ class Embeddings:
     vectors: NDArray[np.float32]  # (texts, width)
     n_tokens: NDArray[np.int64]  # (texts,)
     n_windows: NDArray[np.int64]  # (texts,)
+    n_unknown: NDArray[np.int64]  # (texts,) tokens that stand for what the vocabulary lacks
     n_without_vector: NDArray[np.int64] | None = None  # (texts,) words left out of the mean; None: each has a vector
 
     def __len__(self) -> int:
@@ -117,6 +120,7 @@ class TokenVectors:
     vectors: NDArray[np.float32]  # (tokens, width)
     has_vector: NDArray[np.bool_]  # (tokens,) False for a word that word vectors lack, and its vector is zeros
     n_windows: int = 1
+    n_unknown: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -130,6 +134,7 @@ class NextSentence:
     not_next: float
     n_tokens: int
     n_windows: int = 1
+    n_unknown: int = 0
 
 
 def scale_to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -173,6 +178,7 @@ class Embedder:
     device: torch.device
     run: Callable[[Batch, int | None], Tensor]  # (N, D) of a batch on the device, of a layer
     layer: int | None = None
+    watch: Watch | None = None
 
     @property
     def encodes(self) -> Encodes:
@@ -266,7 +272,7 @@ class Embedder:
         rows = self._rows(ids)
         found = np.empty((len(rows), self.encodes.sizes.width), dtype=np.float32)  # (R, D)
         counts = rows.counts()  # (R,)
-        for chosen in plan_batches(rows.lengths, tokens_per_batch):
+        for chosen in watched(plan_batches(rows.lengths, tokens_per_batch), rows.n_windows, self.watch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
             if not self.encodes.counts_marks:
                 counted = keep_counted(
@@ -280,11 +286,12 @@ class Embedder:
             found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
         vectors, total = _merged(found, rows, counts)
         vectors = scale_to_unit(vectors) if normalize else vectors
+        unknown = np.array([count_unknown(self.encodes.tokenizer, row) for row in ids], np.int64)
         if self.encodes.counts_marks:
-            return Embeddings(vectors, rows.n_tokens, rows.n_windows)
+            return Embeddings(vectors, rows.n_tokens, rows.n_windows, unknown)
         n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
         without = None if self.encodes.known is None else n_tokens - total
-        return Embeddings(vectors, n_tokens, rows.n_windows, without)
+        return Embeddings(vectors, n_tokens, rows.n_windows, unknown, without)
 
     def _token_parts(
         self, texts: Iterable[str], normalize: bool, tokens_per_batch: int
@@ -304,6 +311,7 @@ class Embedder:
                     scale_to_unit(of_text) if normalize else of_text,
                     self._has_vector(one.ids),
                     windows,
+                    count_unknown(self.encodes.tokenizer, one.ids),
                 )
                 for one, of_text, windows in zip(encoded, vectors, n_windows.tolist(), strict=True)
             ]

@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,9 @@ def evaluate_file(
         if other is not None:
             mine.append(task.statistics(example, result, judgement))
 
+    answers, unknown = model.watch_unknown(model.answer_stream(examples, needs_labels=True))
     if out is None:
-        found = evaluate_examples(task, model.answer_stream(examples, needs_labels=True), progress, keep)
+        found = evaluate_examples(task, answers, progress, keep)
     else:
         with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
@@ -90,8 +91,8 @@ def evaluate_file(
                 verdict = {"expected": judgement.expected, "right": judgement.right}
                 lines.write(json.dumps(make_record(example, result) | verdict, ensure_ascii=False) + "\n")
 
-            found = evaluate_examples(task, model.answer_stream(examples, needs_labels=True), progress, write)
-    faults = source.faults
+            found = evaluate_examples(task, answers, progress, write)
+    faults, unread = source.faults, unknown.facts()
     document: dict[str, Any] = {
         "run": str(run),
         "file": str(file),
@@ -101,6 +102,8 @@ def evaluate_file(
         "longest": found.longest,
         "windowed": found.windowed,
         "most_windows": found.most_windows,
+        "n_unknown": unread.n_unknown,
+        "unknown": asdict(unread),
         "dropped": sum(fault.action == "dropped" for fault in faults),
         "mended": sum(fault.action == "mended" for fault in faults),
         "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:_FAULTS]],

@@ -32,6 +32,7 @@ from qkv.search.beam import generate
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
 from qkv.search.sampling import GrowingText, decode_continuation, stream_tokens
+from qkv.text.unknown import count_unknown
 from qkv.train.device import device_named, use_threads
 from qkv.train.run_folder import model_folder
 
@@ -235,17 +236,13 @@ class Generator:
             whole = [self.begin_id, *ids] if self.begin_id is not None and (marked or not ids) else ids
             room = self._room(place, text, whole, asked, fit=config is None if fit is None else fit)
             same = _number_of(whole)
-            found.append(_Prompt(text, tuple(whole), self._unknown(ids), room, same + seen[same]))
+            found.append(_Prompt(text, tuple(whole), count_unknown(self.tokenizer, ids), room, same + seen[same]))
             seen[same] += 1
         return found
 
     def n_unknown(self, prompt: str) -> int:
         """The number of unknown tokens of a prompt."""
-        return self._unknown(self.tokenizer.encode_ids([prompt])[0])
-
-    def _unknown(self, ids: Sequence[int]) -> int:
-        unknown = self.tokenizer.unk_id  # which some vocabularies do not have, or use for an end
-        return ids.count(unknown) if unknown in self.tokenizer.special_ids - {self.end_id} else 0
+        return count_unknown(self.tokenizer, self.tokenizer.encode_ids([prompt])[0])
 
     def _room(self, place: str, text: str, ids: Sequence[int], config: GenerateConfig, *, fit: bool) -> GenerateConfig:
         """The config for a prompt."""

@@ -35,7 +35,7 @@ from qkv.api.predict import (
     make_examples,
     remembered_columns,
 )
-from qkv.data.batch import Batch
+from qkv.data.batch import Batch, Watch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import WithHeads
@@ -44,8 +44,9 @@ from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
 from qkv.nn.layers import attention_records
 from qkv.report.attention import AttentionMap, Token
-from qkv.tasks.predictor import Solver, make_solver
+from qkv.tasks.predictor import Solver, add_unknown, make_solver
 from qkv.text.tokenizer import Encoded, Tokenizer
+from qkv.text.unknown import UnknownCounter, count_unknown
 from qkv.train.device import device_named
 from qkv.train.run_folder import model_folder
 
@@ -71,6 +72,7 @@ def strip_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
 
 
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
+_SAID = (("layers", "layers"), ("width", "wide"), ("vocabulary", "tokens"), ("parameters", "parameters"))
 _ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
 
 
@@ -86,6 +88,18 @@ class Model:
             if folder.has(kind):
                 folder.ability(kind)
 
+    def __repr__(self) -> str:
+        facts = self._opened.facts
+        sizes = [f"{facts.shown[name]:,} {what}" for name, what in _SAID if isinstance(facts.shown.get(name), int)]
+        labels = f", labels {', '.join(self.labels[:5])}{' …' if len(self.labels) > 5 else ''}" if self.labels else ""
+        parts = ", ".join([self.architecture or facts.model_type, *sizes])
+        return f"<qkv.Model {self.name}: {parts}{labels}, on {self._device}>"
+
+    @property
+    def opened(self) -> Opened:
+        """The folder with what it can do (models/family.py)."""
+        return self._opened
+
     @property
     def _encodes(self) -> Encodes:
         return self._opened.ability(ENCODES)
@@ -97,6 +111,11 @@ class Model:
     @property
     def tokenizer(self) -> Tokenizer:
         return self._encodes.tokenizer
+
+    @property
+    def counts_special_tokens(self) -> bool:
+        """Whether `n_tokens` of an embedded text includes [CLS] and [SEP]: they count where a task trained them."""
+        return self._encodes.counts_marks
 
     @property
     def config(self) -> Any:
@@ -167,6 +186,7 @@ class Model:
                     for token, probability in zip(found, values, strict=True)
                 ),
                 n_tokens=len(encoded.ids),
+                n_unknown=count_unknown(self.tokenizer, encoded.ids),
             )
             for place, found, values in zip(where, tokens[best.indices].tolist(), best.values.tolist(), strict=True)
         ]
@@ -199,12 +219,13 @@ class Model:
         parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
         if not parts:
             nothing = np.zeros(0, dtype=np.int64)
-            return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing)
+            return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing, nothing)
         without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
         return Embeddings(
             np.concatenate([part.vectors for part in parts]),
             np.concatenate([part.n_tokens for part in parts]),
             np.concatenate([part.n_windows for part in parts]),
+            np.concatenate([part.n_unknown for part in parts]),
             np.concatenate(without) if without else None,
         )
 
@@ -215,9 +236,11 @@ class Model:
         normalize: bool | None = None,
         tokens_per_batch: int | None = None,
         layer: int | None = None,
+        watch: Watch | None = None,
     ) -> Iterator[Embeddings]:
-        """`embed` for any number of texts in bounded memory: yields parts of a few thousand texts, in order."""
-        return self._embedder(layer).parts(texts, pooling, normalize, tokens_per_batch)
+        """`embed` for any number of texts in bounded memory: yields parts of a few thousand texts, in order. `watch` is
+        called while a long text is read, with the number of its windows read so far and in all."""
+        return self._embedder(layer, watch).parts(texts, pooling, normalize, tokens_per_batch)
 
     def embed_tokens(
         self,
@@ -251,8 +274,8 @@ class Model:
         """Why `embed` would refuse a text, such as "is empty"; None if it would not."""
         return self._embedder().lacks(text)
 
-    def _embedder(self, layer: int | None = None) -> Embedder:
-        return Embedder(self._opened, self.name, self._device, self._hidden, layer)
+    def _embedder(self, layer: int | None = None, watch: Watch | None = None) -> Embedder:
+        return Embedder(self._opened, self.name, self._device, self._hidden, layer, watch)
 
     @torch.inference_mode()
     def attention(
@@ -299,7 +322,8 @@ class Model:
         encoded = self._in_one_window(first, second, "Judging a pair")
         self._use_threads()
         is_next, not_next = judges.follows(self._batch(encoded))[0].float().softmax(-1).tolist()
-        return NextSentence(is_next, not_next, n_tokens=len(encoded.ids))
+        unknown = count_unknown(self.tokenizer, encoded.ids)
+        return NextSentence(is_next, not_next, n_tokens=len(encoded.ids), n_unknown=unknown)
 
     def predict(self, inputs: Any) -> Predictions:
         """Return the predictions of a fine-tuned model, one result per input, in order.
@@ -307,7 +331,7 @@ class Model:
         A classifier reads texts, or pairs; a tagger texts; a model that answers questions (question, passage); one for
         multiple choice tables with text, question and choices. A single input may be given without a list: a tuple of
         two texts is one pair for a model of pairs, and a list is always several inputs. Long texts are read in
-        overlapping windows; every result says n_tokens and n_windows.
+        overlapping windows; every result says n_tokens, n_windows and n_unknown.
 
         A Series of pandas is a list of texts; of a DataFrame the columns are those named in training, or those with
         usual names ("text", "question", …).
@@ -323,15 +347,29 @@ class Model:
         return self.answer_stream(make_examples(self.solver.task.example, inputs, self.tokenizer))
 
     def answer_stream(
-        self, examples: Iterable[Example], needs_labels: bool = False
+        self, examples: Iterable[Example], needs_labels: bool = False, watch: Watch | None = None
     ) -> Iterator[tuple[list[Any], list[Any]]]:
-        """`predict_stream` for examples with their labels, as evaluations need them."""
-        parts = self.solver.stream(examples, needs_labels)
+        """`predict_stream` for examples with their labels, as evaluations need them; `watch` as in `embed_stream`."""
+        parts = self.solver.stream(examples, needs_labels, watch)
         while True:
             self._use_threads()  # another model may have been asked since the last part
             if (part := next(parts, None)) is None:
                 return
             yield part
+
+    def watch_unknown(
+        self, parts: Iterable[tuple[list[Any], list[Any]]]
+    ) -> tuple[Iterator[tuple[list[Any], list[Any]]], UnknownCounter]:
+        """The parts of `predict_stream` or `answer_stream`, and what counts their unknown tokens as they go by."""
+        counter = UnknownCounter(self.tokenizer)
+
+        def watched() -> Iterator[tuple[list[Any], list[Any]]]:
+            for examples, results in parts:
+                for example, result in zip(examples, results, strict=True):
+                    add_unknown(counter, self.tokenizer, example, result.n_unknown, result.n_tokens)
+                yield examples, results
+
+        return watched(), counter
 
     @cached_property
     def solver(self) -> Solver:

@@ -42,8 +42,8 @@ def draw_attention(
     Layers and heads are counted from 0, as in the names of the weights.
 
     \b
-    qkv attention "The animal didn't cross the street because it was too tired" \\
-        --token it --layer 3 --head 1 --out it.svg
+    qkv attention "The children went home because they were hungry." --token they --layer 6 --head 2
+    qkv attention "The river is long, and it flows into the sea." --token it --layer 6 --head 2 --out it.svg
     qkv attention "他欠我100万" --pair "我欠他100万" --out pair.html --lang zh --model FOLDER
 
     .svg is a picture of one head, .html a page with every head, .json (also --json) the selected weights,

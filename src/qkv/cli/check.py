@@ -47,6 +47,9 @@ def print_labelled(report: "LabelledReport") -> None:
     for unit, lengths in (("characters", report.characters), ("tokens", report.tokens)):
         if lengths is not None:
             rows.append((unit, _describe_lengths(lengths)))
+    if (unknown := report.unknown) is not None:
+        shown = f" in {unknown.n_affected:,} examples: {unknown.examples}" if unknown.n_unknown else ""
+        rows.append(("unknown tokens", f"{unknown.n_unknown:,} of {unknown.n_tokens:,} ({unknown.share:.1%}){shown}"))
     if report.numbers is not None:
         rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
     print_table(["", ""], rows)

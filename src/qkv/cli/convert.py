@@ -53,6 +53,14 @@ def convert(
     architecture: Annotated[
         str | None, typer.Option("--architecture", metavar="CLASS", help="Keep only the weights of this class.")
     ] = None,
+    fold: Annotated[
+        str | None,
+        typer.Option(
+            "--fold",
+            metavar="NAMES",
+            help="How the new folder reads texts: width (full-width letters as half-width), emoji (each by itself).",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the contents of NEW.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,6 +72,7 @@ def convert(
     \b
     qkv convert old-folder new-folder
     qkv convert old-folder new-folder --dtype float16 --architecture BertModel
+    qkv convert qkv-mini mine --fold width,emoji
     qkv convert word2vec-folder vectors.bin
     qkv convert vectors.bin word2vec-folder
 
@@ -88,8 +97,8 @@ def convert(
     place = file if file.is_file() else model_folder(locate(source))
     found = describe_model(place)
     if LOOKS_UP in found.abilities:
-        if dtype is not None or architecture is not None:
-            raise InputError("Word vectors are always float32: leave out --dtype and --architecture.")
+        if dtype is not None or architecture is not None or fold is not None:
+            raise InputError("Word vectors are always float32: leave out --dtype, --architecture and --fold.")
         convert_vectors(source, target, as_json)
         return
     stored = found.document.get("dtype", "float32")
@@ -100,6 +109,11 @@ def convert(
     opened = open_model(place, Loading(getattr(torch, dtype or stored)))
     for note in opened.notes:
         say(f"note: {note}")
+    if fold is not None:
+        from qkv.text.folding import add_folding, check_fold
+
+        check_fold(names := fold.split(","), opened.tokenizer.kind)
+        add_folding(opened.tokenizer.backend, names)
     target = opened.save(target, architecture)
     facts = describe_model(target).document
     kind, count = facts.get("architecture", opened.architecture), facts["parameters"]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks, Written
     from qkv.api.embedder import Embeddings
     from qkv.api.model import Model
+    from qkv.text.unknown import UnknownCounter
 
 
 _MOST = 100
@@ -49,18 +50,22 @@ def lacks_tokens(model: "Model") -> "Lacks":
     return lambda text: "is empty" if not text.strip() or model.tokenizer.is_empty(text) else None
 
 
-def embed_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, as_json: bool) -> None:
+def embed_tokens(
+    model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, as_json: bool, unknown: "UnknownCounter"
+) -> None:
     from qkv.api.embed_files import token_lines, token_parts
 
     if not as_json:
-        _show_tokens(model, texts, normalize, layer)
+        _show_tokens(model, texts, normalize, layer, unknown)
         return
-    for taken, part in token_parts(model, texts, normalize, layer):
+    for taken, part in token_parts(model, texts, normalize, layer, unknown):
         for line in token_lines(taken, part):
             typer.echo(line)
 
 
-def _show_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None) -> None:
+def _show_tokens(
+    model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, unknown: "UnknownCounter"
+) -> None:
     import numpy as np
 
     from qkv.api.embed_files import token_parts
@@ -70,7 +75,7 @@ def _show_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: i
     rows: list[list[object]] = []
     first: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = {}
     number = 0
-    for taken, part in token_parts(model, texts, normalize, layer):
+    for taken, part in token_parts(model, texts, normalize, layer, unknown):
         for text, found in zip(taken, part, strict=True):
             number += 1
             if len(rows) + len(found) > _MOST:
@@ -163,11 +168,13 @@ def embed_texts(
     Rows of a table keep their columns and order in --out, with their number in the column row; rows without a text
     stay, without a vector (.npy: NaN), unless --skip-empty.
 
-    --json prints one line per text: text, n_tokens, n_windows, vector (for word vectors also n_without_vector); with
-    --tokens: text, n_windows, tokens (token, start, end, vector). With --out, one document: out, n_texts, n_tokens,
-    n_windows, width, seconds, n_without_vector, n_empty, renamed.
+    --json prints one line per text: text, n_tokens, n_windows, n_unknown, vector (for word vectors also
+    n_without_vector); with --tokens: text, n_windows, n_unknown, tokens (token, start, end, vector). With --out, one
+    document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed.
     """
     from qkv.api.embed_files import check_name
+    from qkv.cli.terminal import warn_unknown
+    from qkv.text.unknown import UnknownCounter
 
     if out is not None:
         check_name(out)
@@ -184,22 +191,25 @@ def embed_texts(
     how = (pooling, normalize, layer)
     # a text without a known word has no mean, but its tokens can be listed without vectors
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks
+    unknown = UnknownCounter(loaded.tokenizer)
     if file:
         from qkv.cli.terminal import say_encodings
 
         say_encodings(file)
         if out is not None and len(file) == 1 and _has_rows(file[0], text, out):
-            _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json)
+            _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json, unknown)
+            warn_unknown(unknown.facts())
             return
     number, stream = _open_texts(texts or [], file or [], lacks, skip_empty, text)
     if tokens:
-        embed_tokens(loaded, stream, bool(normalize), layer, as_json)
+        embed_tokens(loaded, stream, bool(normalize), layer, as_json, unknown)
     elif out is not None:
-        _to_file(loaded, stream, number, out, how, as_json)
+        _to_file(loaded, stream, number, out, how, as_json, unknown)
     elif as_json:
-        _to_json(loaded, stream, how)
+        _to_json(loaded, stream, how, unknown)
     else:
-        _show_similarities(loaded, stream, how)
+        _show_similarities(loaded, stream, how, unknown)
+    warn_unknown(unknown.facts())
 
 
 def _open_texts(
@@ -224,12 +234,13 @@ def _to_file(
     out: Path,
     how: How,
     as_json: bool,
+    unknown: "UnknownCounter",
 ) -> None:
     from qkv.api.embed_files import embed_to_file
-    from qkv.cli.terminal import progress
+    from qkv.cli.terminal import progress, say_windows
 
     with progress("embed", number) as advance:
-        done = embed_to_file(model, texts, out, *how, advance)
+        done = embed_to_file(model, texts, out, *how, advance, unknown, say_windows())
     _report(done, out, as_json)
 
 
@@ -243,14 +254,21 @@ def _has_rows(file: Path, column: str | None, out: Path) -> bool:
 
 
 def _rows_to_file(
-    model: "Model", file: Path, column: str | None, out: Path, how: How, skip_empty: bool, as_json: bool
+    model: "Model",
+    file: Path,
+    column: str | None,
+    out: Path,
+    how: How,
+    skip_empty: bool,
+    as_json: bool,
+    unknown: "UnknownCounter",
 ) -> None:
     from qkv.api.embed_files import embed_rows, open_rows
-    from qkv.cli.terminal import progress
+    from qkv.cli.terminal import progress, say_windows
 
     source = open_rows(file, column)
     with progress("embed", None) as advance:
-        done = embed_rows(model, source, out, *how, advance, skip_empty)
+        done = embed_rows(model, source, out, *how, advance, skip_empty, unknown, say_windows())
     _report(done, out, as_json)
 
 
@@ -271,17 +289,19 @@ def _report(done: "Written", out: Path, as_json: bool) -> None:
         say("columns of the input: " + ", ".join(f"{old!r} is now {new!r}" for old, new in done.renamed.items()))
 
 
-def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:
+def _to_json(model: "Model", texts: Iterable[str], how: How, unknown: "UnknownCounter") -> None:
     from qkv.api.embed_files import embed_parts, json_lines
+    from qkv.cli.terminal import say_windows
 
-    for taken, part in embed_parts(model, texts, *how):
+    for taken, part in embed_parts(model, texts, *how, unknown, say_windows()):
         for line in json_lines(taken, part):
             typer.echo(line)
 
 
-def _show_similarities(model: "Model", texts: Iterable[str], how: How) -> None:
+def _show_similarities(model: "Model", texts: Iterable[str], how: How, unknown: "UnknownCounter") -> None:
     from itertools import islice
 
+    from qkv.api.embed_files import add_unknown
     from qkv.cli.terminal import similarity_table
 
     few = list(islice(texts, _FEW + 1))
@@ -290,6 +310,7 @@ def _show_similarities(model: "Model", texts: Iterable[str], how: How) -> None:
     if not few:
         raise InputError("There is no text to embed: the input is empty.")
     found = model.embed(few, how[0], how[1], layer=how[2])
+    add_unknown(unknown, model, few, found)
     if len(few) == 1:
         start = ", ".join(f"{value:.4f}" for value in found.vectors[0, :6].tolist())
         typer.echo(f"{model.config.width} numbers: {start}, …")

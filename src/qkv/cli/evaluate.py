@@ -182,11 +182,12 @@ def evaluate(
     qkv evaluate run --pairs test.de test.en --decoding beams=1 --out translations.jsonl
 
     --against adds the difference of the main score with its interval and p-value (paired bootstrap). --json prints one
-    document: file, examples, scores, intervals, labels, windowed, dropped, …; for pairs files,
+    document: file, examples, scores, intervals, labels, windowed, n_unknown, dropped, …; for pairs files,
     scores (bleu, chrf, their signatures and intervals, exact, by_length), not_translated, unknown, dropped, …
     """
     from qkv.api.evaluate import evaluate_file
-    from qkv.cli.terminal import print_json, print_scores, progress
+    from qkv.cli.terminal import print_json, print_scores, progress, warn_unknown
+    from qkv.text.unknown import UnknownFacts
     from qkv.train.device import device_named
 
     check_not_read(out, [file, *(pairs or ())])
@@ -219,6 +220,7 @@ def evaluate(
             threads=threads,
             progress=advance,
         )
+    warn_unknown(UnknownFacts(**found["unknown"]))
     if as_json:
         print_json(found)
         return

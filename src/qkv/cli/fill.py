@@ -1,12 +1,15 @@
-"""`qkv fill`: predict the token of each [MASK]."""
+"""`qkv fill`: predict the token of each [MASK]. `qkv next`: does one sentence follow another (BERT's second task)."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qkv.cli.options import JsonOption, ModelOption, load_model, text_or_stdin
 from qkv.models.folders.hub import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from qkv.api.model import Model
 
 _SHOWN = 32  # characters on either side of a blank
 
@@ -24,16 +27,18 @@ def fill_blanks(
     qkv fill "巴黎是[MASK]国的首都。" -k 3 --json
     qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
 
-    --json prints one document: text, n_tokens, n_windows, and blanks with start, end (character positions) and
-    candidates (token, text, probability).
+    --json prints one document: text, n_tokens, n_windows, n_unknown, and blanks with start, end (character positions)
+    and candidates (token, text, probability).
     """
     text = text_or_stdin(text)
-    blanks = load_model(model).fill(text, k)
+    loaded = load_model(model)
+    blanks = loaded.fill(text, k)
     from qkv.cli.terminal import bar, print_json, print_table
 
+    _warn_unknown(loaded, [text], blanks[0].n_unknown, blanks[0].n_tokens - 2 - len(blanks))
     if as_json:
         found = [{key: value for key, value in asdict(blank).items() if not key.startswith("n_")} for blank in blanks]
-        sizes = {"n_tokens": blanks[0].n_tokens, "n_windows": blanks[0].n_windows}
+        sizes = {"n_tokens": blanks[0].n_tokens, "n_windows": blanks[0].n_windows, "n_unknown": blanks[0].n_unknown}
         print_json({"text": text, "blanks": found, **sizes})
         return
     for blank in blanks:
@@ -50,6 +55,43 @@ def fill_blanks(
         if blank is not blanks[0]:
             typer.echo()
         print_table([f"blank at {blank.start}", "", "token", "reads"], rows, right=(0,))
+
+
+def score_next_sentence(
+    first: Annotated[str, typer.Argument(metavar="A", help="The first sentence.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The sentence that may follow it.")],
+    model: ModelOption = DEFAULT_MODEL,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how probable it is that sentence B follows sentence A in running text (next sentence prediction).
+
+    \b
+    qkv next "She opened the fridge to make breakfast." "There was not a single egg left."
+    qkv next "他打开冰箱，想做顿早饭。" "里面连一个鸡蛋也没有了。" --json
+
+    A model needs the head of BERT's second pretraining task: qkv-mini, a BertForPreTraining or
+    BertForNextSentencePrediction folder. --json prints one document: first, second, is_next, not_next (probabilities),
+    n_tokens, n_windows, n_unknown.
+    """
+    loaded = load_model(model)
+    found = loaded.next_sentence(first, second)
+    from qkv.cli.terminal import bar, print_json, print_table
+
+    _warn_unknown(loaded, [first, second], found.n_unknown, found.n_tokens - loaded.tokenizer.marks.around_pair)
+    if as_json:
+        print_json({"first": first, "second": second, **asdict(found)})
+        return
+    rows = [("follows", found.is_next), ("does not follow", found.not_next)]
+    print_table(["", "", ""], [[name, f"{share:.1%}", bar(share, 16)] for name, share in rows], right=(1,))
+
+
+def _warn_unknown(model: "Model", texts: list[str], n_unknown: int, n_tokens: int) -> None:
+    from qkv.cli.terminal import warn_unknown
+    from qkv.text.unknown import UnknownCounter
+
+    counter = UnknownCounter(model.tokenizer)
+    counter.add(texts, n_unknown, n_tokens)
+    warn_unknown(counter.facts())
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:

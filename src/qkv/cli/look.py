@@ -184,37 +184,16 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     """Write the page and the recorded answers to one file."""
     from qkv.cli.terminal import fraction, say
     from qkv.files import replaced_file
-    from qkv.look.page import address_of, build_saved_page
-    from qkv.look.recording import MOST_RECORDED_BYTES, PageText, record_answers
-
-    room = api.room()
-    given = PageText(str(state["text"]), str(state["pair"]) if "pair" in state else None) if "text" in state else None
-
-    def nameless(message: str) -> str:
-        """Replace paths of this machine by the titles of the models."""
-        for subject in api.subjects:
-            for place in (str(subject.path.resolve()), str(subject.path), subject.name):
-                message = message.replace(place, subject.title)
-        return message
+    from qkv.look.notebook import build_page
+    from qkv.look.recording import MOST_RECORDED_BYTES
 
     with exit_on_sigterm(), replaced_file(out) as part:
         part.touch()  # fail early if the file cannot be written
         with fraction("asking") as moved:
-            made = record_answers(
-                api.ask,
-                room,
-                given,
-                every=every,
-                progress=lambda done, total: moved(done / total, f"{done} of {total}"),
-                format_message=nameless,
+            page, made = build_page(
+                api, dict(state), every, lambda done, total: moved(done / total, f"{done} of {total}")
             )
-        subjects = [subject | {"name": subject["title"]} for subject in room["subjects"]]
-        recorded = {
-            "room": room | {"subjects": subjects, "saved": True},
-            "replies": made.replies,
-            "hash": f"#{address_of(state)}" if state else "",
-        }
-        part.write_text(build_saved_page(recorded), encoding="utf-8", newline="\n")
+        part.write_text(page, encoding="utf-8", newline="\n")
         size = part.stat().st_size
     say(f"{out}: {_ENDINGS['.html']}, {len(made.replies)} answers, {size / 2**20:.1f} MB")
     if made.left_out:

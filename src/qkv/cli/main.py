@@ -17,7 +17,7 @@ from qkv.cli.convert import convert
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed_texts
 from qkv.cli.evaluate import evaluate
-from qkv.cli.fill import fill_blanks
+from qkv.cli.fill import fill_blanks, score_next_sentence
 from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate_texts
 from qkv.cli.info import info
@@ -33,6 +33,7 @@ from qkv.errors import InputError, did_you_mean
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo, "Fill blanks, draw attention, fine-tune a model and write its report, offline."),
     "fill": (fill_blanks, "Predict the token of every [MASK] in a text."),
+    "next": (score_next_sentence, "Say how probable it is that one sentence follows another."),
     "embed": (embed_texts, "Compute vectors of texts, a few or millions."),
     "attention": (draw_attention, "Draw the attention of a model, as a picture or a page."),
     "look": (look, "Explore a model in the browser: attention, blanks, meanings, translations."),

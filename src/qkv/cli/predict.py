@@ -79,7 +79,7 @@ def predict(
         check_table_library(out, suffix)
     from qkv.api.model import load_for
     from qkv.api.predict import ResultWriter, make_record, open_inputs, remembered_columns
-    from qkv.cli.terminal import ResultPrinter, print_json, progress, say
+    from qkv.cli.terminal import ResultPrinter, print_json, progress, say, say_windows, warn_unknown
     from qkv.models.family import HAS_TASK
 
     model = load_for(HAS_TASK, run, choose_device(device), threads)
@@ -98,24 +98,26 @@ def predict(
     )
     if source.note:
         say(f"{inputs[0]}: {source.note}")
+    answers, unknown = model.watch_unknown(model.answer_stream(source, watch=say_windows()))
     if out is not None:
         assert suffix is not None
         with (
             progress("texts", None) as advance,
             ResultWriter(out, suffix, model.solver.task.paired is not False, model.labels, source) as written,
         ):
-            for examples, results in model.answer_stream(source):
+            for examples, results in answers:
                 written.add(examples, results)
                 advance(len(results))
         say(f"{out}: {written.count:,} results" + _describe_rows(written))
     else:
         printed = ResultPrinter()
-        for examples, results in model.answer_stream(source):
+        for examples, results in answers:
             for example, result in zip(examples, results, strict=True):
                 if as_json:
                     print_json(make_record(example, result))
                 else:
                     printed.show(example, result)
+    warn_unknown(unknown.facts())
     if out is not None and source.has_records:
         return  # the rows are in the file, without a result
     left_out = [fault for fault in source.faults if fault.action == "dropped"]

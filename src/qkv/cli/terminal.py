@@ -19,7 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from qkv.data.batch import Watch
     from qkv.data.labelled.examples import Example
+    from qkv.text.unknown import UnknownFacts
 
 
 _WIDE = 400
@@ -43,6 +45,12 @@ def say_encodings(files: Iterable[str | Path]) -> None:
     for file in files:
         if note := encoding_note(file):
             say(f"{file}: {note}")
+
+
+def warn_unknown(unknown: "UnknownFacts") -> None:
+    """One line about tokens that the model does not know, where they are more than a few."""
+    if said := unknown.describe():
+        say(f"note: {said}")
 
 
 def print_json(document: Any) -> None:
@@ -160,6 +168,19 @@ def _lines(what: str, total: int | None, every: float = 5.0) -> Iterator[Advance
             say(f"{what}: {done:,}{of}, {done / (now - began):,.0f} per second")
 
     yield advance
+
+
+def say_windows(every: float = 5.0) -> "Watch":
+    """A line every few seconds while one long text is read."""
+    last = time.monotonic()
+
+    def watch(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every:
+            last = time.monotonic()
+            say(f"a long text: {done:,} of {total:,} windows read")
+
+    return watch
 
 
 class Move(Protocol):

@@ -1,8 +1,11 @@
 """`qkv tokenizer train` and `qkv tokenize`: learn a vocabulary, and split a text into tokens."""
 
+import json
 import time
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -47,6 +50,14 @@ def train_tokenizer(
         str | None,
         typer.Option("--segmenter", metavar="NAME", help="With --kind word: segmenter of Chinese words, rjieba."),
     ] = None,
+    fold: Annotated[
+        str | None,
+        typer.Option(
+            "--fold",
+            metavar="NAMES",
+            help="width: full-width letters and digits as half-width; emoji: each a token; both: width,emoji.",
+        ),
+    ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep case and accents.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier tokenizer.")] = False,
     as_json: JsonOption = False,
@@ -58,6 +69,7 @@ def train_tokenizer(
 
     \b
     qkv tokenizer train corpus.txt more.jsonl.gz --vocab-size 8000 --out my-tokenizer
+    qkv tokenizer train 微博.txt --fold width,emoji --out weibo
     qkv tokenizer train 语料.txt --kind character --out zi
     qkv tokenizer train 语料.txt --kind word --segmenter rjieba --vocab-size 50000 --out ci
     qkv tokenize "试一试 a test" --model my-tokenizer
@@ -66,10 +78,13 @@ def train_tokenizer(
     """
     from qkv.cli.terminal import print_json, progress, say_encodings
     from qkv.data.readers import stream_texts
+    from qkv.text.folding import check_fold
     from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
     from qkv.text.vocabulary import check_kind
 
     check_kind(kind, segmenter)
+    folds = fold.split(",") if fold else []
+    check_fold(folds, kind)
     check_tokenizer_folder(out, overwrite)
     began, read = time.perf_counter(), 0
     say_encodings(files)
@@ -88,6 +103,7 @@ def train_tokenizer(
             min_frequency=min_frequency,
             limit_alphabet=limit_alphabet,
             segmenter=segmenter,
+            fold=folds,
             progress=seen,
         )
     learned.save(out)
@@ -101,6 +117,7 @@ def train_tokenizer(
 
 _DRAWN = 500
 """Maximum rows of a formatted table; more are printed as plain columns, since layout is slow."""
+_AT_ONCE = 1000
 
 
 def tokenize(
@@ -135,42 +152,60 @@ def tokenize(
     if steps:
         _show_steps(tokenizer, text, pair, as_json)
         return
-    encoded = tokenizer.encode(text, pair)
-    from qkv.cli.terminal import print_json, print_table
-
-    texts = (text, pair or "")
-    tokens = [
-        {
-            "token": token,
-            "id": number,
-            "segment": segment,
-            "start": start,
-            "end": end,
-            "text": texts[segment][start:end],
-        }
-        for token, number, segment, (start, end) in zip(
-            encoded.tokens, encoded.ids, encoded.segments, encoded.offsets, strict=True
-        )
-    ]
+    rows = _tokens(tokenizer, text, pair)
     if as_json:
-        print_json({"text": text, "pair": pair, "n_tokens": len(tokens), "tokens": tokens})
+        _print_document(text, pair, rows)
         return
-    rows = [
-        [
-            str(token["token"]),
-            str(token["id"]),
-            str(token["segment"]),
-            f"{token['start']}–{token['end']}" if token["text"] else "",
-            repr(token["text"])[1:-1],
-        ]
-        for token in tokens
-    ]
+    from qkv.cli.terminal import print_table
+
     headings = ["token", "id", "segment", "characters", "text"]
-    if len(rows) <= _DRAWN:
-        print_table(headings, rows, right=(1, 2))
-    else:
-        typer.echo("\n".join("\t".join(row) for row in [headings, *rows]))
-    typer.echo(f"\n{len(tokens)} tokens")
+    first = list(islice(rows, _DRAWN + 1))
+    if len(first) <= _DRAWN:
+        print_table(headings, [_cells(row) for row in first], right=(1, 2))
+        typer.echo(f"\n{len(first)} tokens")
+        return
+    typer.echo("\t".join(headings))
+    count = 0
+    rows = chain(first, rows)
+    while some := list(islice(rows, _AT_ONCE)):
+        typer.echo("\n".join("\t".join(_cells(row)) for row in some))
+        count += len(some)
+    typer.echo(f"\n{count} tokens")
+
+
+def _tokens(tokenizer: "Tokenizer", text: str, pair: str | None) -> Iterator[dict[str, Any]]:
+    """The tokens one by one, so that a text of any length takes little memory."""
+    texts = (text, pair or "")
+    for part in tokenizer.stream(text, pair):
+        for token, number, segment, (start, end) in zip(
+            part.tokens, part.ids, part.segments, part.offsets, strict=True
+        ):
+            yield {
+                "token": token,
+                "id": number,
+                "segment": segment,
+                "start": start,
+                "end": end,
+                "text": texts[segment][start:end],
+            }
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    place = f"{row['start']}–{row['end']}" if row["text"] else ""
+    return [row["token"], str(row["id"]), str(row["segment"]), place, repr(row["text"])[1:-1]]
+
+
+def _print_document(text: str, pair: str | None, rows: Iterator[dict[str, Any]]) -> None:
+    """One line of JSON, written as the tokens come."""
+    some = list(islice(rows, _AT_ONCE))  # before the first character is written: the text may be refused
+    head = json.dumps({"text": text, "pair": pair}, ensure_ascii=False)
+    typer.echo(f'{head[:-1]}, "tokens": [', nl=False)
+    count = 0
+    while some:
+        typer.echo((", " if count else "") + json.dumps(some, ensure_ascii=False)[1:-1], nl=False)
+        count += len(some)
+        some = list(islice(rows, _AT_ONCE))
+    typer.echo(f'], "n_tokens": {count}}}')
 
 
 def load_tokenizer(name: str) -> "Tokenizer":

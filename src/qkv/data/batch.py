@@ -302,6 +302,22 @@ class Epochs(Generic[_T]):
 Integers = NDArray[np.int64]
 
 
+Watch = Callable[[int, int], None]
+"""Called while a long text is read: its windows so far, and all of them."""
+_WATCHED = 32
+"""Windows of a text from which it is worth watching."""
+
+
+def watched(batches: Iterable[Integers], n_windows: Integers, watch: Watch | None) -> Iterator[Integers]:
+    """The batches; `watch` hears how far they are, where one of the texts has many windows (E,)."""
+    done, total = 0, int(n_windows.sum())
+    for rows in batches:
+        yield rows
+        done += len(rows)
+        if watch is not None and n_windows.max() >= _WATCHED:
+            watch(done, total)
+
+
 def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integers]:
     """Which rows go together: sorted by length, longest first, as many as fit the budget (at least one).
 

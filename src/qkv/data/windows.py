@@ -134,6 +134,7 @@ class Windowed:
             np.int64,
             count=int(sizes_a.sum() + sizes_b.sum()),
         )  # (C,)
+        self._sides = (begins_a, sizes_a), (begins_b, sizes_b)  # (E,) each, in the content
         self._a_at = begins_a[self.examples] + a.starts  # (R,) in the content
         self._b_at = begins_b[self.examples] + b.starts
 
@@ -166,6 +167,13 @@ class Windowed:
             windows=torch.from_numpy(self.windows[rows]),
             labels=labels,
         )
+
+    def count_token(self, number: int | None) -> Integers:
+        """(E,) how often a token is in the texts of each example, however many windows show it; None: never."""
+        is_it = self._content == (-1 if number is None else number)
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_it)])  # (C + 1,) how many are before each
+        first, second = (before[begins + sizes] - before[begins] for begins, sizes in self._sides)
+        return first + second
 
     def b_begins(self, rows: Integers) -> Integers:
         """(R,) position of the second side in its row: after the first [SEP]."""
@@ -227,6 +235,9 @@ class BothOrders(Windowed):
         self.n_rows = self.n_windows[::2] + self.n_windows[1::2]
         self.n_windows = self.n_windows[::2]  # of either order
         self.first_row = self.first_row[::2]
+
+    def count_token(self, number: int | None) -> Integers:
+        return super().count_token(number)[::2]
 
 
 def room_beside(max_length: int, overlap: int, marks: Marks) -> int:

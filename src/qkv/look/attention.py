@@ -28,7 +28,7 @@ from qkv.api.model import show_tokens, strip_unlearned
 from qkv.api.translator import Translator
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
-from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply, check_length, empty_refusal, to_float32
 from qkv.models.encoder import Layered
 from qkv.nn.attention import masked_softmax
 from qkv.nn.layers import AttentionKind, AttentionRecord, Layer, attention_records
@@ -169,7 +169,7 @@ def _make_model_side(subject: Subject, kind: AttentionKind, text: str, pair: str
     texts = (text,) if pair is None else (text, pair)
     for name, one in zip(("text", "pair"), texts, strict=False):
         if model.tokenizer.is_empty(one):
-            raise _empty_refusal(name)
+            raise empty_refusal(name)
     encoded = model.tokenizer.encode(text, pair)
     if untaught:
         encoded = strip_unlearned(encoded, model.tokenizer)
@@ -182,7 +182,7 @@ def _make_source_side(translator: Translator, text: str, segment: int) -> Side:
     languages = translator.languages
     encoded, spans = languages.source.encode(text, special=False), source_spans(languages.source, text)
     if not encoded.ids:
-        raise _empty_refusal("text")
+        raise empty_refusal("text")
     check_length(len(encoded.ids) + 1, translator.max_length)
     unknown = languages.source.unk_id  # SentencePiece spells unknown tokens as in the text
     read = [
@@ -206,7 +206,7 @@ def _make_target_side(
         ids = tuple(languages.target.encode(output, special=False).ids)
         spans = tuple(source_spans(languages.target, output))
         if not ids:
-            raise _empty_refusal("output")
+            raise empty_refusal("output")
         check_length(len(ids) + 1, translator.max_length)
     tokens = _make_tokens([languages.target.token(number) for number in ids], spans, output, 0)
     read = (languages.begin, *ids)
@@ -231,21 +231,6 @@ def _make_tokens(tokens: Sequence[str], spans: Sequence[tuple[int, int]], text: 
     return tuple(
         Token(token, text[start:end], start, end, segment) for token, (start, end) in zip(tokens, spans, strict=True)
     )
-
-
-def check_length(tokens: int, most: int) -> None:
-    if tokens > most:
-        raise RefusalError(
-            "too_many_tokens",
-            f"The text has {tokens:,} tokens; the maximum of this model is {most:,}. Shorten it: texts are not "
-            "truncated.",
-            tokens=tokens,
-            most=most,
-        )
-
-
-def _empty_refusal(name: str) -> RefusalError:
-    return RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)
 
 
 # --- The inputs of the first layer, and the attention records of all layers.
@@ -276,7 +261,7 @@ def show_inputs(subject: Subject, asked: Asked) -> Reply:
     scene = question.scene()
     rows = choose_rows(row, scene.left)
     parts = input_parts(scene)
-    found = {name: _floats(part[rows] if row is None else part[row]) for name, part in parts.items()}
+    found = {name: to_float32(part[rows] if row is None else part[row]) for name, part in parts.items()}
     head = {"kind": scene.kind, "parts": list(found), "n_tokens": len(scene.left.tokens)}
     if row is None:
         tokens: dict[str, Any] = {"tokens": [asdict(token) for token in scene.left.tokens]}
@@ -302,10 +287,6 @@ def choose_rows(row: int | None, *sides: Side) -> slice:
 def input_parts(scene: Scene) -> Mapping[str, Tensor]:
     """(T, D) each, in the order of the sum; the last is the input of the first layer."""
     return next(layer.inputs for layer in scene.layers() if layer.part == scene.attention.part)
-
-
-def _floats(part: Tensor) -> NDArray[np.float32]:
-    return part.float().cpu().numpy()
 
 
 def layer_records(scene: Scene) -> Iterator[AttentionRecord]:
@@ -419,7 +400,7 @@ def show_steps(subject: Subject, asked: Asked) -> Reply:
         by_row = {name: part if row is None else part[0] for name, part in by_row.items()}
         whole = {"k": look.key[0], "v": value} | ({} if look.direction is None else {"direction": look.direction})
         masked = torch.zeros_like(weights, dtype=torch.bool) if look.mask is None else ~look.mask  # (Q, T)
-        arrays = {name: _floats(part) for name, part in (by_row | whole).items()}
+        arrays = {name: to_float32(part) for name, part in (by_row | whole).items()}
     head = {
         "kind": scene.kind,
         "layer": layer,

@@ -1,5 +1,8 @@
 """The examples of every view, in Chinese and English, written for this project.
 
+Those of blanks are words that qkv-mini finds first, and the first of attention those whose pronoun it sees through
+(bench/look_examples.py); tests hold both.
+
 An example has a title in both languages, the language of its text, and the page state that it sets: the texts shared by
 all views (`text`, `pair`), and the settings of single views under their names. The page lists the reader's language
 first, and shows examples with a `task` only for models with that task.
@@ -23,8 +26,9 @@ RAIN_ZH = (
     "。雪在半路上融化，快到地面时又冻住，落下来的就是冰粒。时间短、来势猛的降水叫阵雨。"
 )
 FRIDGE = ("She opened the fridge to make breakfast.", "There was not a single egg left.")
-CALENDAR = "The calendar was printed in Venice three centuries ago."
-FRIDGE_ZH = ("他打开冰箱，想做顿早饭。", "里面连一个鸡蛋也没有了。")
+FISH = "These fish live in the deep sea and eat small shrimps."
+MUSEUM = ("The museum opened in 1900.", "It was closed during the war.")
+POET_ZH = ("杜甫是唐代诗人。", "他的诗流传至今。")
 DEEP_SEA = "这种鱼生活在深海里，靠吃小虾长大。"
 
 PYTHON = [
@@ -91,6 +95,16 @@ PageExample = dict[str, Any]
 
 EXAMPLES: dict[str, list[PageExample]] = {
     "attention": [
+        {
+            "title": {"en": "children … they", "zh": "children … they"},
+            "lang": "en",
+            "set": {"text": "The children went home because they were hungry."},
+        },
+        {
+            "title": {"en": "river … it", "zh": "river … it"},
+            "lang": "en",
+            "set": {"text": "The river is long, and it flows into the sea."},
+        },
         {"title": {"en": "it … too tired", "zh": "it … too tired（指动物）"}, "lang": "en", "set": {"text": TIRED}},
         {"title": {"en": "it … too narrow", "zh": "it … too narrow（指街道）"}, "lang": "en", "set": {"text": NARROW}},
         {
@@ -109,14 +123,14 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "set": {"text": "Tom chases Jerry"},
         },
         {
-            "title": {"en": "它 … 太累了 (it, tired)", "zh": "它太累了"},
+            "title": {"en": "公司 … 它 (the company, it)", "zh": "公司……它"},
             "lang": "zh",
-            "set": {"text": "那只动物没有过马路，因为它太累了。"},
+            "set": {"text": "这家公司很大，它有三千名员工。"},
         },
         {
-            "title": {"en": "它 … 太窄了 (it, narrow)", "zh": "它太窄了"},
+            "title": {"en": "李白 … 他 (Li Bai, he)", "zh": "李白……他"},
             "lang": "zh",
-            "set": {"text": "那只动物没有过马路，因为它太窄了。"},
+            "set": {"text": "李白是诗人，他写了许多诗。"},
         },
         {
             "title": {"en": "苹果, a fruit and a company", "zh": "苹果：水果与公司"},
@@ -144,14 +158,14 @@ EXAMPLES: dict[str, list[PageExample]] = {
             },
         },
         {
-            "title": {"en": "The capital of France is …", "zh": "The capital of France is …"},
+            "title": {"en": "Berlin is the capital of …", "zh": "Berlin is the capital of …"},
             "lang": "en",
-            "set": {"text": "The capital of France is Paris.", "fill": {"hide": "25-30"}},
+            "set": {"text": "Berlin is the capital of Germany.", "fill": {"hide": "25-32"}},
         },
         {
-            "title": {"en": "… because it was too …", "zh": "… because it was too …"},
+            "title": {"en": "… the … of the United States", "zh": "… the … of the United States"},
             "lang": "en",
-            "set": {"text": TIRED, "fill": {"hide": "54-59"}},
+            "set": {"text": "He is the president of the United States.", "fill": {"hide": "10-19"}},
         },
         {
             "title": {"en": "The Second World War … in 1945.", "zh": "The Second World War … in 1945."},
@@ -161,12 +175,12 @@ EXAMPLES: dict[str, list[PageExample]] = {
         {
             "title": {"en": "The next sentence: yes", "zh": "下一句：是（英文）"},
             "lang": "en",
-            "set": {"text": FRIDGE[0], "pair": FRIDGE[1], "fill": {"hide": "15-21"}},
+            "set": {"text": MUSEUM[0], "pair": MUSEUM[1], "fill": {"hide": "11-17"}},
         },
         {
             "title": {"en": "The next sentence: no", "zh": "下一句：不是（英文）"},
             "lang": "en",
-            "set": {"text": FRIDGE[0], "pair": CALENDAR, "fill": {"hide": "15-21"}},
+            "set": {"text": MUSEUM[0], "pair": FISH, "fill": {"hide": "11-17"}},
         },
         {
             "title": {"en": "巴黎是□国的首都 (the capital of …)", "zh": "巴黎是□国的首都"},
@@ -174,29 +188,29 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "set": {"text": "巴黎是法国的首都。", "fill": {"hide": "3-4"}},
         },
         {
-            "title": {"en": "长江是中国最长的□□ (the longest … of China)", "zh": "长江是中国最长的□□"},
+            "title": {"en": "东京是□本的首都 (the capital of …)", "zh": "东京是□本的首都"},
             "lang": "zh",
-            "set": {"text": "长江是中国最长的河流。", "fill": {"hide": "8-10"}},
+            "set": {"text": "东京是日本的首都。", "fill": {"hide": "3-4"}},
         },
         {
-            "title": {"en": "他□我100万 (he … me a million)", "zh": "他□我100万"},
+            "title": {"en": "地球绕着太□转 (the earth turns around …)", "zh": "地球绕着太□转"},
             "lang": "zh",
-            "set": {"text": "他欠我100万，到现在还没有还。", "fill": {"hide": "1-2"}},
+            "set": {"text": "地球绕着太阳转。", "fill": {"hide": "5-6"}},
         },
         {
-            "title": {"en": "李白是□代著名的□人 (a poet of the Tang)", "zh": "李白是□代著名的□人"},
+            "title": {"en": "李白是唐代著名的□人 (a poet of the Tang)", "zh": "李白是唐代著名的□人"},
             "lang": "zh",
-            "set": {"text": "李白是唐代著名的诗人。", "fill": {"hide": "3-4 8-9"}},
+            "set": {"text": "李白是唐代著名的诗人。", "fill": {"hide": "8-9"}},
         },
         {
             "title": {"en": "下一句: yes (Chinese)", "zh": "下一句：是"},
             "lang": "zh",
-            "set": {"text": FRIDGE_ZH[0], "pair": FRIDGE_ZH[1], "fill": {"hide": "3-5"}},
+            "set": {"text": POET_ZH[0], "pair": POET_ZH[1], "fill": {"hide": "5-6"}},
         },
         {
             "title": {"en": "下一句: no (Chinese)", "zh": "下一句：不是"},
             "lang": "zh",
-            "set": {"text": FRIDGE_ZH[0], "pair": DEEP_SEA, "fill": {"hide": "3-5"}},
+            "set": {"text": POET_ZH[0], "pair": DEEP_SEA, "fill": {"hide": "5-6"}},
         },
     ],
     "meanings": [

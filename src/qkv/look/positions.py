@@ -21,7 +21,7 @@ import torch
 from qkv.look.attention import word_ranges
 from qkv.look.subject import Subject
 from qkv.look.token_layers import TokenLayers, VectorArray, cosine_matrix, has_positions, read_token_layers
-from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.look.wire import Asked, RefusalError, Reply, to_float32
 from qkv.nn.position import sinusoidal_table
 from qkv.report.attention import Token
 
@@ -66,7 +66,7 @@ def _find_own_positions(subject: Subject) -> _OwnPositions | None:
         return None
     rows = encoding.length or subject.max_length
     shown = torch.arange(min(rows, MOST_ROWS if encoding.length else WAVE_ROWS), device=subject.device)
-    return _OwnPositions(encoding.kind, encoding(shown).float().cpu().numpy(), rows)
+    return _OwnPositions(encoding.kind, to_float32(encoding(shown)), rows)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ from qkv.api.model import Model
 from qkv.api.predict import describe_empty, empty_part
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example, UnlabelledInput
-from qkv.look.attention import check_length
 from qkv.look.subject import Subject, list_views
-from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.look.wire import Asked, RefusalError, Reply, check_length, empty_refusal
 from qkv.models.family import FILLS, HAS_TASK, JUDGES_PAIRS, Ability
 from qkv.tasks.predictor import Solver
 from qkv.tasks.table import AnyTask
@@ -123,7 +122,7 @@ def _require(subject: Subject, ability: Ability[Any], code: str) -> Model:
 def _encode(model: Model, text: str, pair: str | None = None) -> Encoded:
     for name, one in {"text": text, "pair": pair}.items():
         if one is not None and model.tokenizer.is_empty(one):
-            raise RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)
+            raise empty_refusal(name)
     encoded = model.tokenizer.encode(text, pair)
     check_length(len(encoded.ids), model.config.max_length)
     return encoded

@@ -33,7 +33,7 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
 from qkv.look.translating import spell_token
-from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.look.wire import Asked, RefusalError, Reply, check_length, empty_refusal, to_float32
 from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM
 from qkv.nn.recurrent_stack import DIRECTIONS
@@ -169,10 +169,10 @@ def show_states(subject: Subject, asked: Asked) -> Reply:
         )
     way = ways[number]
     cell, equations = way.cell, EQUATIONS[type(way.cell)]
-    arrays = {letter: _to_float32(values) for letter, values in way.read.parts.items()}
-    arrays |= {"given": _to_float32(way.read.given), "from_state": _to_float32(way.read.from_state)}
+    arrays = {letter: to_float32(values) for letter, values in way.read.parts.items()}
+    arrays |= {"given": to_float32(way.read.given), "from_state": to_float32(way.read.from_state)}
     if isinstance(cell, PeepholeLSTM):
-        arrays["peepholes"] = _to_float32(cell.peepholes)
+        arrays["peepholes"] = to_float32(cell.peepholes)
     clips = (cell.cell_clip, cell.projection_clip) if isinstance(cell, LSTM) else (None, None)
     head = {
         "name": "states",
@@ -213,7 +213,7 @@ def show_next_words(subject: Subject, asked: Asked) -> Reply:
         probabilities = speaker.predict(mine[-1].recurrence.left).float().softmax(1)  # (T, V)
         best = probabilities.topk(min(k, probabilities.size(1)))
         words[direction] = [[spell_token(speaker.tokenizer, id) for id in row] for row in best.indices.tolist()]
-        arrays[direction] = _to_float32(best.values)
+        arrays[direction] = to_float32(best.values)
         arrays |= _score_actual_tokens(direction, probabilities, encoded.ids)
     return Reply({"name": "next_words", "text": text, "tokens": _tokens(encoded, text), "words": words}, arrays)
 
@@ -292,15 +292,8 @@ def _score_actual_tokens(direction: str, probabilities: Tensor, ids: Sequence[in
 
 def _check_tokens(encoded: Encoded, most: int = _MOST) -> Encoded:
     if not any(start < end for start, end in encoded.offsets):
-        raise RefusalError("empty", "The text has no tokens that the model can read.", field="text")
-    if len(encoded.ids) > most:
-        raise RefusalError(
-            "too_many_shown" if most == _MOST else "too_many_tokens",
-            f"The text has {len(encoded.ids):,} tokens, and "
-            f"{f'this view shows {most:,}' if most == _MOST else f'the model reads {most:,}'} at most. Shorten it.",
-            tokens=len(encoded.ids),
-            most=most,
-        )
+        raise empty_refusal("text")
+    check_length(len(encoded.ids), most, shown=most == _MOST)
     return encoded
 
 
@@ -309,8 +302,3 @@ def _tokens(encoded: Encoded, text: str) -> list[dict[str, Any]]:
         asdict(Token(token, text[start:end], start, end, special=start == end))
         for token, (start, end) in zip(encoded.tokens, encoded.offsets, strict=True)
     ]
-
-
-def _to_float32(values: Tensor) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = values.float().cpu().numpy()
-    return found

@@ -32,6 +32,7 @@ from qkv.models.family import (
     Opened,
 )
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
+from qkv.models.folders.weights import check_finite
 from qkv.models.table import describe_model, open_model
 from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import detect_task
@@ -58,6 +59,13 @@ class Subject:
     name: str  # as typed by the user
     facts: Facts
     threads: int | None = None
+
+    @classmethod
+    def of(cls, model: Model) -> "Subject":
+        """Of a loaded model."""
+        subject = cls(model.name, model.opened.facts)
+        vars(subject).update(model=model, opened=model.opened)  # what the cached properties would load again
+        return subject
 
     @property
     def path(self) -> Path:
@@ -135,13 +143,14 @@ class Subject:
         return self.opened.ability(RECURS)
 
     def load(self) -> None:
-        """Load the weights. Raises InputError if they are unusable."""
-        if self.translates:
-            _ = self.translator
+        """Load the weights. Raises InputError if they are unusable, NaN and infinite ones included."""
+        if self.is_table:
+            check_finite({"vectors": self.vectors.vectors}, self.path)
             return
-        _ = self.vectors if self.is_table else self.model
-        if self.has(RECURS):
-            _ = self.recurrent
+        network = self.translator.network if self.translates else self.model.network
+        check_finite(dict(network.named_parameters()), self.path)
+        if not self.translates and self.has(RECURS):
+            check_finite(dict(self.recurrent.named_parameters()), self.path)
 
     def refusal(self, code: str, why: str) -> RefusalError:
         return RefusalError(

@@ -24,7 +24,7 @@ from torch import Tensor
 from qkv.api.embedder import scale_to_unit
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
-from qkv.look.wire import RefusalError
+from qkv.look.wire import check_length, to_float32
 from qkv.metrics.numbers import principal
 from qkv.models.word2vec.folder import WordVectors, tokenizer_of_words
 from qkv.text.tokenizer import Encoded, Tokenizer
@@ -110,7 +110,7 @@ def _batch(rows: Sequence[Sequence[int]], in_place: bool) -> Batch:
 
 
 def _by_text(states: Sequence[Tensor], batch: Batch, kept: slice) -> list[tuple[_Floats, ...]]:
-    by_layer = [[row.float().cpu().numpy()[kept] for row in batch.rows(state)] for state in states]
+    by_layer = [[to_float32(row)[kept] for row in batch.rows(state)] for state in states]
     return [tuple(rows) for rows in zip(*by_layer, strict=True)]
 
 
@@ -120,15 +120,7 @@ def _known(one: Encoded, unknown: int) -> tuple[bool, ...]:
 
 def _check(rows: Sequence[Sequence[int]], texts: Sequence[str], most: int) -> None:
     for row, text in zip(rows, texts, strict=True):
-        begins = text if len(text) <= 40 else text[:39] + "…"
-        if len(row) > most:
-            raise RefusalError(
-                "too_many_tokens",
-                f"'{begins}' has {len(row):,} tokens; the maximum of this model is {most:,}. Shorten it.",
-                tokens=len(row),
-                most=most,
-                text=begins,
-            )
+        check_length(len(row), most, text)
 
 
 # --- Two principal components of vectors, layer by layer, and their cosines.

@@ -32,7 +32,7 @@ from qkv.data.batch import Batch
 from qkv.data.pairs.batching import Coder, Languages
 from qkv.errors import InputError
 from qkv.look.subject import Subject
-from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.look.wire import Asked, Reply, check_length, empty_refusal, to_float32
 from qkv.report.attention import Token
 from qkv.search.beam import generate
 from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis, Stepped
@@ -233,15 +233,8 @@ def _decoding(translator: Translator, beams: int) -> GenerateConfig:
 def _read(translator: Translator, text: str) -> list[int]:
     (source,) = translator.languages.read([text])
     if len(source) < 2:  # only the end token
-        raise RefusalError("empty", "The text has no tokens that the model can read.", field="text")
-    if len(source) > translator.max_length:
-        raise RefusalError(
-            "too_many_tokens",
-            f"The text has {len(source):,} tokens; the maximum of this model is {translator.max_length:,}. Shorten it, "
-            "or translate it sentence by sentence: texts are not truncated.",
-            tokens=len(source),
-            most=translator.max_length,
-        )
+        raise empty_refusal("text")
+    check_length(len(source), translator.max_length)
     return source
 
 
@@ -258,7 +251,7 @@ def _describe_text(
     tokens.append(asdict(Token(spell_token(coder, source[-1]), "", len(text), len(text), special=True)))
     batch = Batch.of([source])
     fixed = translator.network.fixed_context(batch.ids, batch.packing)
-    arrays: dict[str, NDArray[Any]] = {} if fixed is None else {"context": _to_float32(fixed[0])}  # (E,)
+    arrays: dict[str, NDArray[Any]] = {} if fixed is None else {"context": to_float32(fixed[0])}  # (E,)
     head = {
         "kind": subject.kind,
         "name": "translate",
@@ -288,7 +281,7 @@ def _candidate(
     }
     if found.attention is None:
         return candidate, {}
-    looks = found.attention.float().cpu().numpy()
+    looks = to_float32(found.attention)
     words = word_attention(looks, text, spans, written, places)
     candidate |= {
         "source_words": [list(span) for span in words.source_words],
@@ -346,11 +339,6 @@ def spell_token(coder: Coder, id: int) -> str:
         return coder.token(id)
     except InputError:
         return f"#{id}"
-
-
-def _to_float32(values: torch.Tensor) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = values.float().cpu().numpy()
-    return found
 
 
 def _round(value: float) -> float:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
 
@@ -35,6 +36,30 @@ class RefusalError(InputError):
         super().__init__(message)
         self.code = code
         self.about = about
+
+
+def check_length(tokens: int, most: int, text: str = "", shown: bool = False) -> None:
+    """Refuse a text of more tokens than the model reads or, if `shown`, than the view shows. Of several, `text`."""
+    if tokens <= most:
+        return
+    begins = text if len(text) <= 40 else text[:39] + "…"
+    who, reader = (repr(begins) if text else "The text"), ("this view shows" if shown else "the model reads")
+    raise RefusalError(
+        "too_many_shown" if shown else "too_many_tokens",
+        f"{who} has {tokens:,} tokens, and {reader} {most:,} at most. Shorten it: texts are not truncated.",
+        tokens=tokens,
+        most=most,
+        **({"text": begins} if text else {}),
+    )
+
+
+def empty_refusal(name: str) -> RefusalError:
+    return RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)
+
+
+def to_float32(values: Tensor) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = values.float().cpu().numpy()
+    return found
 
 
 @dataclass(frozen=True)

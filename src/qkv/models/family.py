@@ -314,7 +314,8 @@ FILLS: Ability[Fills] = Ability(
 JUDGES_PAIRS: Ability[JudgesPairs] = Ability(
     "judges_pairs",
     "judge whether one sentence follows another",
-    needs="That takes a BertForPreTraining or BertForNextSentencePrediction folder.",
+    "qkv next A B --model {}",
+    "That takes a BertForPreTraining or BertForNextSentencePrediction folder.",
 )
 LOOKS_UP: Ability[LooksUp] = Ability(
     "looks_up",

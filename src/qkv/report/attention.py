@@ -28,19 +28,16 @@ twentieth of the size of JSON numbers: 512 tokens, one layer, 12 heads are 3 MB.
 import base64
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import resources
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
-from qkv.files import read_object, write_text
 from qkv.report.charts import format_share, printable, shorten, text_width
 
 _FORMAT = "qkv.attention.1"
@@ -94,6 +91,11 @@ class AttentionMap:
         """(T left, T right) of one head, as stored."""
         return self.attn[_place("layer", layer, self.layers), _place("head", head, self.heads)]
 
+    def _repr_html_(self) -> str:
+        """The page with every head, in a notebook cell."""
+        frame = 'style="width: 100%; height: 640px; border: 0"'
+        return f'<iframe title="attention" {frame} srcdoc="{escape(attention_page(self))}"></iframe>'
+
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form above."""
         return {
@@ -136,14 +138,6 @@ class AttentionMap:
             raise
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"The attention map is damaged: {error!r}.") from error
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the picture of the first layer and head, if it is small enough."""
-        layer, head = self.layers[0], self.heads[0]
-        longest = max(len(self.left), len(self.right))
-        if longest > LONGEST_SIDE:
-            return f"<p>{longest:,} tokens: too many for a picture; use attention_page.</p>"
-        return draw_attention(self, layer, head)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form to a file, atomically."""

@@ -286,6 +286,7 @@ class AnswerResult:
     n_tokens: int
     n_windows: int
     abstained: bool = False  # less sure than the model was found to need
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"n_best": [candidate._asdict() for candidate in self.n_best]}

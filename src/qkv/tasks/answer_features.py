@@ -128,6 +128,9 @@ class AnswerFeatures:
         start, end = (torch.from_numpy(target[rows]) for target in self.targets)
         return self.rows.collate(rows, {START: start, END: end})
 
+    def count_token(self, number: int | None) -> Integers:
+        return self.rows.count_token(number)
+
     def faults(self) -> list[Fault]:
         """First answers that training could not take as they stand, and what was done."""
         found = []

@@ -63,6 +63,7 @@ class ChoiceResult:
     n_tokens: int  # of the text with the question and the longest choice
     n_windows: int
     abstained: bool = False  # less sure than the model was found to need
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"probabilities": list(self.probabilities)}
@@ -102,6 +103,7 @@ class ChoiceFeatures:
                 second += [beside + ids[choice]] * len(windows)
             n_tokens.append(len(moving) + longest + marks.around_pair)
             n_windows.append(len(windows))
+        self._ids = ids
         self.n_tokens: Integers = np.array(n_tokens, np.int64)  # (E,)
         self.n_windows: Integers = np.array(n_windows, np.int64)  # (E,) of each choice
         self.n_choices: Integers = np.fromiter((len(e.choices) for e in examples), np.int64, count=len(examples))
@@ -120,6 +122,12 @@ class ChoiceFeatures:
         # windows of a text are equally long, so each costs a share of the example
         tokens = np.add.reduceat(self.rows.lengths, self.first_row) if len(examples) else self.row_counts
         self.unit_tokens: Integers = tokens * np.minimum(self.n_windows, TRAIN_WINDOWS) // self.n_windows
+
+    def count_token(self, number: int | None) -> Integers:
+        """In the text, the question and the choice that has it most often."""
+        counts = {text: 0 if number is None else ids.count(number) for text, ids in self._ids.items()}
+        found = [counts[e.text] + counts[e.question] + max(counts[one] for one in e.choices) for e in self.examples]
+        return np.array(found, np.int64)
 
     def faults(self) -> list[Fault]:
         return []

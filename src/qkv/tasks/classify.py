@@ -175,6 +175,7 @@ class Classification:
     n_tokens: int
     n_windows: int
     abstained: bool = False  # less sure than the model was found to need
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -321,6 +322,7 @@ class PredictedLabels:
     probabilities: dict[str, float]
     n_tokens: int
     n_windows: int
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
     abstained: ClassVar[bool] = False  # each label has a threshold, which decides by itself
 
     @property
@@ -452,6 +454,7 @@ class PredictedNumber:
     value: float
     n_tokens: int
     n_windows: int
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
     abstained: ClassVar[bool] = False  # it has no probability
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch, Integers, chunks, plan_batches, ranges
+from qkv.data.batch import Batch, Integers, Watch, chunks, plan_batches, ranges, watched
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
@@ -24,6 +24,7 @@ from qkv.tasks.table import TASKS, AnyTask, detect_task
 from qkv.tasks.task import Calibration, Features, Scores
 from qkv.tasks.transfer import VECTORS, TaskModel
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.unknown import UnknownCounter, UnknownFacts
 
 
 class Vectors:
@@ -37,6 +38,9 @@ class Vectors:
 
     def faults(self) -> list[Fault]:
         return self.features.faults()
+
+    def count_token(self, number: int | None) -> Integers:
+        return self.features.count_token(number)
 
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
         batch = self.features.batch(units, draw)
@@ -87,7 +91,13 @@ def write_row_vectors(model: TaskModel, features: Features, file: Path, tokens_p
 
 
 @torch.inference_mode()
-def infer(model: TaskModel, features: Features, tokens_per_batch: int, precision: torch.dtype | None = None) -> Scores:
+def infer(
+    model: TaskModel,
+    features: Features,
+    tokens_per_batch: int,
+    precision: torch.dtype | None = None,
+    watch: Watch | None = None,
+) -> Scores:
     """(R, L) for a head that reads rows, (N, L) for one that reads tokens; rows in order, as the features have them.
 
     `precision` is what matrix products are computed in on a GPU, as in training; None is what the weights are in.
@@ -97,7 +107,7 @@ def infer(model: TaskModel, features: Features, tokens_per_batch: int, precision
     begins = np.cumsum(rows.lengths) - rows.lengths
     found: Scores | None = None
     model.eval()
-    for chosen in plan_batches(rows.lengths, tokens_per_batch):
+    for chosen in watched(plan_batches(rows.lengths, tokens_per_batch), features.row_counts, watch):
         labels = {VECTORS: features.of(chosen)} if isinstance(features, Vectors) else None
         batch = rows.collate(chosen, labels).to(device, non_blocking=True)
         with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
@@ -132,21 +142,43 @@ class Solver:
     def features(self, examples: Sequence[Example]) -> Features:
         return self.task.features(self.tokenizer, examples, self.max_length, training=False)
 
-    def scores(self, features: Features) -> Scores:
-        return infer(self.model, features, self.tokens_per_batch, self.precision)
+    def scores(self, features: Features, watch: Watch | None = None) -> Scores:
+        return infer(self.model, features, self.tokens_per_batch, self.precision, watch)
 
-    def answers(self, examples: Sequence[Example]) -> list[Any]:
+    def answers(self, examples: Sequence[Example], watch: Watch | None = None) -> list[Any]:
         """One result an example, in order."""
         features = self.features(examples)
-        return self.task.decode(features, self.scores(features), self.model.extra_arrays(), self.calibration)
+        found = self.task.decode(features, self.scores(features, watch), self.model.extra_arrays(), self.calibration)
+        return with_unknown(found, features, self.tokenizer)
 
     def stream(
-        self, examples: Iterable[Example], needs_labels: bool = False
+        self, examples: Iterable[Example], needs_labels: bool = False, watch: Watch | None = None
     ) -> Iterator[tuple[list[Example], list[Any]]]:
-        """Examples with their results, a part for every few thousand of them."""
+        """Examples with their results, a part for every few thousand of them; `watch` hears of long texts."""
         for chunk in chunks(examples, EXAMPLES_PER_CHUNK, Example.characters, CHARACTERS_PER_CHUNK):
             self.task.check(chunk, needs_labels)
-            yield chunk, self.answers(chunk)
+            yield chunk, self.answers(chunk, watch)
+
+
+def with_unknown(results: Sequence[Any], features: Features, tokenizer: Tokenizer) -> list[Any]:
+    """Results with the number of unknown tokens of their examples."""
+    counts = features.count_token(tokenizer.unknown_id).tolist()
+    return [replace(one, n_unknown=n) if n else one for one, n in zip(results, counts, strict=True)]
+
+
+def add_unknown(counter: UnknownCounter, tokenizer: Tokenizer, example: Example, found: int, n_tokens: int) -> None:
+    """Count the unknown tokens of an example; `n_tokens` with the special tokens, as results and features have it."""
+    texts = [text for text in example.texts() if text is not None]
+    counter.add(texts, found, n_tokens - (2 if len(texts) == 1 else tokenizer.marks.around_pair))
+
+
+def find_unknown_tokens(tokenizer: Tokenizer, examples: Sequence[Example], features: Features) -> UnknownFacts:
+    """How much of these examples the vocabulary lacks."""
+    counter = UnknownCounter(tokenizer)
+    counts = features.count_token(tokenizer.unknown_id).tolist()
+    for example, found, n_tokens in zip(examples, counts, features.n_tokens.tolist(), strict=True):
+        add_unknown(counter, tokenizer, example, found, n_tokens)
+    return counter.facts()
 
 
 def make_solver(opened: Opened, device: torch.device) -> Solver:

@@ -117,6 +117,7 @@ class TagResult:
     n_windows: int
     probability: float = math.nan  # that all of it is right: of the whole path of tags
     loss: float = math.nan  # −log probability of the spans that the example came with; nan: it came without
+    n_unknown: int = 0  # tokens that stand for what the vocabulary lacks
     abstained: ClassVar[bool] = False  # each entity says so for itself
 
     @property
@@ -128,6 +129,7 @@ class TagResult:
             "entities": [entity._asdict() for entity in self.entities],
             "n_tokens": self.n_tokens,
             "n_windows": self.n_windows,
+            "n_unknown": self.n_unknown,
         }
 
     def shown(self, example: TagExample) -> list[ShownPart]:

@@ -233,6 +233,9 @@ class TagFeatures:
         self._n_units = np.searchsorted(self._labelled_at, begins + sizes) - self._first_unit
         self._position -= begins
 
+    def count_token(self, number: int | None) -> Integers:
+        return self.rows.count_token(number)
+
     def faults(self) -> list[Fault]:
         """Spans off the edges of units are the task's to name, with the user's own characters: `Tag.misaligned`."""
         return []

@@ -63,6 +63,10 @@ class Features(Protocol):
     @property
     def row_counts(self) -> Integers: ...  # (E,) how many rows each example has; they follow one another
 
+    def count_token(self, number: int | None) -> Integers:
+        """(E,) how often a token is in the texts of each example."""
+        ...
+
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
         """A training batch of these units with their labels; `draw` chooses windows where a text has too many."""
         ...
@@ -88,6 +92,8 @@ class _Result(Protocol):
     def n_tokens(self) -> int: ...
     @property
     def n_windows(self) -> int: ...
+    @property
+    def n_unknown(self) -> int: ...
     @property
     def abstained(self) -> bool: ...  # less sure than the model was found to need
     def to_dict(self) -> dict[str, Any]: ...

@@ -68,6 +68,9 @@ class TextFeatures:
         labels = {"unit": torch.from_numpy(unit_of_row[order]), "target": self.targets[torch.from_numpy(units)]}
         return self.rows.collate(rows[order], labels)
 
+    def count_token(self, number: int | None) -> Integers:
+        return self.rows.count_token(number)
+
     def faults(self) -> list[Fault]:
         return []
 

@@ -29,7 +29,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.files import read_object
 from qkv.text.tokenizer import Encoded
-from qkv.text.vocabulary import half_character
+from qkv.text.vocabulary import HALF, half_character
 
 # kinds of pieces and models, numbered as in sentencepiece_model.proto
 NORMAL, UNKNOWN_KIND, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -167,6 +167,7 @@ class MarianTokenizer:
         self.vocabulary = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
         self.size = max(self.vocabulary.values()) + 1
         self.sep_id, self.unk_id, self.pad_id = (vocabulary[token] for token in (END, UNKNOWN, PADDING))
+        self.unknown_id = self.unk_id
         self.cls_id = self.pad_id  # Marian's target texts begin with it
         self.special_ids = frozenset({self.sep_id, self.unk_id, self.pad_id})
         self.languages = tuple(token for token in self.vocabulary if LANGUAGE.fullmatch(token))
@@ -194,7 +195,7 @@ class MarianTokenizer:
         Offsets are spans of characters of the text, without the space before a word.
         """
         for text in texts:
-            if half := re.search("[\ud800-\udfff]", text):
+            if half := HALF.search(text):
                 raise half_character(half[0])
         starts = [self._start(text) for text in texts]
         found = self.backend.encode_batch([text[start:] for text, start in zip(texts, starts, strict=True)])

@@ -23,7 +23,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,8 +48,18 @@ from qkv.text.backend import (
     special_token_template,
     state_of,
 )
+from qkv.text.folding import add_folding, check_fold, fold_text
 from qkv.text.segmenter import ChineseWords, is_known, segmenter_name, spans_before
-from qkv.text.vocabulary import SIZE, Kind, check_kind, half_character, is_cased, learn_vocabulary, read_vocabulary
+from qkv.text.vocabulary import (
+    HALF,
+    SIZE,
+    Kind,
+    check_kind,
+    half_character,
+    is_cased,
+    learn_vocabulary,
+    read_vocabulary,
+)
 from qkv.text.wordpiece import CHINESE, SPECIAL, WordPiece
 
 FILES = (
@@ -140,6 +150,10 @@ _needless = re.compile(f"(?<=[{CHINESE}]) (?=[{CHINESE}])|(?<={_mark}) | (?={_ma
 # For other tools that load the folder.
 _note = "Tokens are Chinese words: segment Chinese text and put spaces between its words before tokenizing."
 _letter = re.compile(r"[^\W_]")
+LONG = 100_000
+"""Characters of a text from which it is encoded in parts: the library needs a kilobyte a token while it works."""
+_last_edge = re.compile(rf"(?s:.*)[\s{CHINESE}]")
+_first_edge = re.compile(rf"[\s{CHINESE}]")
 
 
 @dataclass(frozen=True)
@@ -202,6 +216,9 @@ class Tokenizer:
         self.backend = backend
         self.kind: AnyKind = kind
         self.special_ids = special_token_ids(backend, special)
+        # of some vocabularies the one special token has every role, and a byte-level one spells everything
+        is_own = self.unk_id in self.special_ids and (self.unk_id != self.sep_id or not self.has_marks)
+        self.unknown_id = self.unk_id if is_own else None
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1
@@ -288,9 +305,13 @@ class Tokenizer:
         return cls._of(tokens, kind, not is_cased(tokens) if lowercase is None else lowercase, segmenter)
 
     @classmethod
-    def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> "Tokenizer":
+    def _of(
+        cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None, fold: Sequence[str] = ()
+    ) -> "Tokenizer":
         named = segmenter_name(segmenter)
-        return cls(build_backend(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
+        backend = build_backend(tokens, kind, lowercase, handle_chinese_chars=named is None)
+        add_folding(backend, fold)
+        return cls(backend, kind, segmenter=named)
 
     @classmethod
     def train(
@@ -303,6 +324,7 @@ class Tokenizer:
         min_frequency: int = 2,
         limit_alphabet: int | None = None,
         segmenter: str | None = None,
+        fold: Sequence[str] = (),
         progress: Callable[[int], None] | None = None,
     ) -> "Tokenizer":
         """Learn a vocabulary in one pass over the texts; the same texts give the same vocabulary, ids included.
@@ -316,13 +338,16 @@ class Tokenizer:
         `limit_alphabet` is the number of initial characters, the most frequent first. By default they cover 99.99 % of
         the text, but fill at most half of the vocabulary, so that rare 汉字 do not displace words ("character": as
         many as fit, always with space and line end). `min_frequency` is the minimum count of a word ("word") or of a
-        merged pair ("wordpiece"). `segmenter` ("rjieba"; only for "word") finds Chinese words. `progress` is called
-        with the number of texts read so far.
+        merged pair ("wordpiece"). `segmenter` ("rjieba"; only for "word") finds Chinese words. `fold`: "width",
+        "emoji" (folding.py). `progress` is called with the number of texts read so far.
         """
+        check_kind(kind, segmenter)
+        check_fold(fold, kind)
+        texts = (fold_text(text, fold) for text in texts) if fold else texts
         tokens = learn_vocabulary(
             texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
         )
-        return cls._of(tokens, kind, lowercase, segmenter)
+        return cls._of(tokens, kind, lowercase, segmenter, fold)
 
     # Text to ids
 
@@ -338,6 +363,9 @@ class Tokenizer:
         if special:
             self._check_marks()
         written = [texts] if pairs is None else [texts, pairs]
+        if any(self._is_long(text) for one in written for text in one):
+            seconds: Sequence[str | None] = [None] * len(texts) if pairs is None else pairs
+            return [_joined(list(self.stream(a, b, special))) for a, b in zip(texts, seconds, strict=True)]
         try:
             read = [self._spaced(one) for one in written]
             inputs: Any = read[0] if pairs is None else list(zip(*read, strict=True))
@@ -351,11 +379,51 @@ class Tokenizer:
             spans = map(_without_space, found, zip(*written, strict=True))
         return [Encoded(one.ids, one.type_ids, offsets, one.tokens) for one, offsets in zip(found, spans, strict=True)]
 
+    @property
+    def _is_divisible(self) -> bool:
+        """Whether a text has the same tokens in parts: what comes before a space or a 汉字 does not matter after it."""
+        return self.kind == "character" or (
+            self.chinese is None
+            and state_of(self.backend.normalizer).get("type") == "BertNormalizer"
+            and isinstance(self.backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        )
+
+    def _is_long(self, text: object) -> bool:
+        return isinstance(text, str) and len(text) > LONG and self._is_divisible
+
+    def stream(self, text: str, pair: str | None = None, special: bool = True) -> Iterator[Encoded]:
+        """Encode in parts of bounded size, which put together are what `encode` returns."""
+        texts = (text,) if pair is None else (text, pair)
+        if not any(map(self._is_long, texts)):
+            yield self.encode(text, pair, special)
+            return
+        for one in texts:  # before the first part is used
+            if half := HALF.search(one):
+                raise half_character(half[0])
+        marks = [[self.marks.start], list(self.marks.between if pair is not None else ()), [self.marks.end]]
+        for segment, one in enumerate(texts):
+            if special:
+                self._check_marks()
+                yield self._mark(marks[segment], 0)
+            start = 0
+            for part in _divided(one):
+                found = self.backend.encode(part, add_special_tokens=False)
+                offsets = [(first + start, last + start) for first, last in found.offsets]
+                yield Encoded(found.ids, [segment] * len(found.ids), offsets, found.tokens)
+                start += len(part)
+        if special:
+            yield self._mark(marks[-1], len(texts) - 1)
+
+    def _mark(self, ids: list[int], segment: int) -> Encoded:
+        return Encoded(ids, [segment] * len(ids), [(0, 0)] * len(ids), [self.token(number) for number in ids])
+
     def _spaced(self, texts: Sequence[str]) -> list[str]:
         return list(texts) if self.chinese is None else self.chinese.spaced(texts)
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode to ids only, without special tokens: the fast way for large amounts of text."""
+        if any(map(self._is_long, texts)):
+            return [[number for part in self.stream(text, special=False) for number in part.ids] for text in texts]
         try:
             return [one.ids for one in self.backend.encode_batch_fast(self._spaced(texts), add_special_tokens=False)]
         except TypeError as error:
@@ -419,6 +487,7 @@ class Tokenizer:
         return (
             self.kind == "wordpiece"
             and self._settings.get("type") == "BertNormalizer"
+            and len(state_of(self.backend.normalizer).get("normalizers", [""])) == 1  # no folding before it
             and isinstance(self.backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         )
 
@@ -462,6 +531,31 @@ class Tokenizer:
         return files
 
 
+def _divided(text: str) -> Iterator[str]:
+    """Parts of at most `LONG` characters that end after a space or a 汉字; a longer word stays whole.
+
+    >>> "".join(_divided("ab " * 100_000)) == "ab " * 100_000
+    True
+    """
+    start = 0
+    while len(text) - start > LONG:
+        found = _last_edge.match(text, start, start + LONG) or _first_edge.search(text, start + LONG)
+        end = found.end() if found else len(text)
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
+
+
+def _joined(parts: Sequence[Encoded]) -> Encoded:
+    return Encoded(
+        [number for one in parts for number in one.ids],
+        [segment for one in parts for segment in one.segments],
+        [span for one in parts for span in one.offsets],
+        [token for one in parts for token in one.tokens],
+    )
+
+
 def _as_written(one: tokenizers.Encoding, texts: Sequence[str], read: Sequence[str]) -> list[tuple[int, int]]:
     """Map offsets in the texts with inserted spaces back to offsets in the original texts."""
     offsets, first, spans = one.offsets, 0, list[tuple[int, int]]()
@@ -498,7 +592,7 @@ def _explain(texts: Iterable[str], error: TypeError) -> Exception:
     for text in texts:
         if not isinstance(text, str):
             return TypeError(f"A text must be a str, not {type(text).__name__}")
-        if half := re.search("[\ud800-\udfff]", text):
+        if half := HALF.search(text):
             return half_character(half[0])
     return error
 

@@ -116,8 +116,18 @@ def read_text(file: Path) -> str:
         ) from error
 
 
+HALF = re.compile("[\ud800-\udfff]")
+"""A lone surrogate."""
+
+
 def half_character(half: str) -> InputError:
-    """Return the error for a lone surrogate, which a Python str may hold but no UTF-8 file can."""
+    """Return the error for a lone surrogate, which a Python str may hold but no UTF-8 file can. Python puts some in the
+    place of bytes of the command line that are not UTF-8."""
+    if 0xDC80 <= ord(half) <= 0xDCFF:
+        return InputError(
+            f"A text contains the byte 0x{ord(half) - 0xDC00:02X}, which is not UTF-8. Type it in a UTF-8 terminal, or "
+            "read it from a UTF-8 file."
+        )
     return InputError(
         f"A text contains U+{ord(half):04X}, half of a surrogate pair (an emoji, a rare 汉字) without the other half: "
         "it was probably truncated by a program that counts in UTF-16."

@@ -94,7 +94,7 @@ def test_a_table_has_the_same_columns_throughout(tmp_path: Path, suffix: str) ->
 
 
 def test_columns_of_a_classifier(tmp_path: Path) -> None:
-    said = ["label", "probability", "probabilities", "n_tokens", "n_windows", "abstained"]
+    said = ["label", "probability", "probabilities", "n_tokens", "n_windows", "abstained", "n_unknown"]
     texts = [TextExample("the cat"), TextExample("the dog", place=Place("a", 9))]
     single = load(task_folder(tmp_path / "single", "classify"))
     for pairs, columns in ((False, ["line", "text"]), (True, ["line", "text", "pair"])):

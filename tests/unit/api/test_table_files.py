@@ -182,7 +182,6 @@ def test_notebooks(encoder: Model, tmp_path: Path) -> None:
     assert "2 vectors of" in encoder.embed(["the cat", "the dog"])._repr_html_()
     shown = encoder.predict(["the cat", "<b>"])._repr_html_()
     assert "2 predictions" in shown and "<th>label</th>" in shown
-    assert encoder.attention("the cat")._repr_html_().startswith("<svg")
 
 
 def test_data_frames(classifier: Path) -> None:

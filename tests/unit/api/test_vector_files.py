@@ -13,7 +13,7 @@ from qkv.errors import InputError
 
 def part(rows: int, seed: int = 0, width: int = 7) -> Embeddings:
     vectors = np.random.default_rng(seed).normal(size=(rows, width)).astype(np.float32)
-    return Embeddings(vectors, np.full(rows, 5), np.full(rows, 1))
+    return Embeddings(vectors, np.full(rows, 5), np.full(rows, 1), np.zeros(rows, np.int64))
 
 
 def write(path: Path, parts: list[Embeddings]) -> list[str]:
@@ -47,14 +47,19 @@ def test_jsonl_keeps_every_bit_and_the_text(tmp_path: Path) -> None:
 
 def test_what_has_no_vector_is_said() -> None:
     vectors = np.array([[0.1, 2], [0, 0]], dtype=np.float32)
-    lines = list(json_lines(["a", "b"], Embeddings(vectors, np.array([3, 4]), np.array([1, 1]), np.array([0, 2]))))
+    lines = list(
+        json_lines(
+            ["a", "b"], Embeddings(vectors, np.array([3, 4]), np.array([1, 1]), np.array([0, 1]), np.array([0, 2]))
+        )
+    )
     assert [json.loads(line)["n_without_vector"] for line in lines] == [0, 2]
-    assert list(json.loads(lines[0])) == ["text", "n_tokens", "n_windows", "n_without_vector", "vector"]
+    assert list(json.loads(lines[0])) == ["text", "n_tokens", "n_windows", "n_unknown", "n_without_vector", "vector"]
     found = TokenVectors(("he", "[UNK]"), ((0, 2), (3, 5)), vectors, np.array([True, False]), 2)
     (line,) = token_lines(["He \u2028?"], [found])
     assert json.loads(line) == {
         "text": "He \u2028?",
         "n_windows": 2,
+        "n_unknown": 0,
         "tokens": [
             {"token": "he", "start": 0, "end": 2, "vector": [pytest.approx(0.1), 2.0]},
             {"token": "[UNK]", "start": 3, "end": 5, "vector": None},

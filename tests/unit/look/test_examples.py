@@ -2,13 +2,16 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 
+from qkv.look.api import Api
 from qkv.look.examples import EXAMPLES, RAIN, RAIN_ZH, PageExample
-from qkv.look.subject import VIEWS
-from qkv.look.wire import TEXT_LIMIT
+from qkv.look.subject import VIEWS, open_subject
+from qkv.look.wire import TEXT_LIMIT, Reply
 from qkv.tasks.table import TASKS
+from tests.support.bench_modules import bench_module
 
 EVERY = [(view, example) for view, examples in EXAMPLES.items() for example in examples]
 OWN = {
@@ -93,3 +96,39 @@ def test_what_the_issue_names_is_one_click_away() -> None:
         assert named in texts
     python = next(one for one in EXAMPLES["meanings"] if one["set"]["meanings"]["word"] == "Python")["set"]["meanings"]
     assert any("Python" in one for one in python["sentences"]) and any(" python" in one for one in python["sentences"])
+
+
+@cache
+def mini() -> Api:
+    """The model in the box, which most people open first."""
+    return Api([open_subject()])
+
+
+@pytest.mark.parametrize("example", EXAMPLES["fill"], ids=lambda one: one["title"]["en"])
+def test_the_hidden_word_is_the_first_answer(example: PageExample) -> None:
+    asked = {"text": example["set"]["text"], "hide": example["set"]["fill"]["hide"]}
+    found = Reply.from_bytes(mini().ask("fill", asked)).head["blanks"]
+    assert found and [blank["truth"]["rank"] for blank in found] == [1] * len(found)
+
+
+def test_a_next_sentence_is_judged_as_its_title_says() -> None:
+    judged = {}
+    for example in EXAMPLES["fill"]:
+        if "pair" in example["set"]:
+            asked = {name: example["set"][name] for name in ("text", "pair")}
+            found = Reply.from_bytes(mini().ask("next_sentence", asked)).head["is_next"]
+            judged[example["title"]["en"]] = found > 0.5
+    assert len(judged) == 4 and all(follows == ("yes" in title) for title, follows in judged.items())
+
+
+@pytest.mark.parametrize(
+    ("lang", "pronouns", "meant"),
+    [("en", ("they", "it"), ("children", "river")), ("zh", ("它", "他"), ("公司", "李白"))],
+)
+def test_the_first_pictures_show_what_the_pronoun_stands_for(
+    lang: str, pronouns: tuple[str, str], meant: tuple[str, str]
+) -> None:
+    measure = bench_module("look_examples").measure_opening
+    first = [example["set"]["text"] for example in EXAMPLES["attention"] if example["lang"] == lang][:2]
+    found = [measure(mini(), text, *words) for text, *words in zip(first, pronouns, meant, strict=True)]
+    assert all(one["right"] and one["weight"] > 0.4 for one in found), found

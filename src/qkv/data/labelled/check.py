@@ -28,6 +28,7 @@ from qkv.data.readers import AnyPath
 from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
 from qkv.text.tokenizer import Encoded, Tokenizer
+from qkv.text.unknown import UnknownCounter, UnknownFacts, count_unknown
 from qkv.text.wordpiece import CHINESE
 
 _AT_ONCE = 256  # examples tokenized together
@@ -60,6 +61,7 @@ class TokenLengths:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._waiting: list[tuple[int, Example]] = []
+        self.unknown = UnknownCounter(tokenizer)
 
     def add(self, source: int, example: Example) -> Iterator[tuple[int, Example, int, str]]:
         """Add an example; yield counted ones with number of tokens and a span that ends inside a token, or ""."""
@@ -75,9 +77,14 @@ class TokenLengths:
         encoded = self._tokenizer.encode_batch(list(texts), special=False)
         for source, example in waiting:
             first, second = example.texts()
-            count = 2 + (len(encoded[texts[first]].ids) if first else 0)
-            if second:
-                count += 1 + len(encoded[texts[second]].ids)
+            ids = [encoded[texts[part]].ids for part in (first, second) if part]
+            n_tokens = sum(map(len, ids))
+            self.unknown.add(
+                [part for part in (first, second) if part],
+                sum(count_unknown(self._tokenizer, one) for one in ids),
+                n_tokens,
+            )
+            count = n_tokens + (3 if second else 2)
             yield source, example, count, _cut_span(example, encoded[texts[first]]) if example.spanned() else ""
 
 
@@ -257,6 +264,7 @@ class LabelledReport:
     numbers: dict[str, float] | None  # smallest, mean, largest, if the labels are regression targets
     characters: Lengths | None
     tokens: Lengths | None  # if a tokenizer was given
+    unknown: UnknownFacts | None  # what its vocabulary lacks
     counts: dict[str, int]  # number of findings of each kind
     findings: list[Finding]  # the first of each kind
     notes: list[str]
@@ -446,6 +454,7 @@ class _Check:
             numbers=numbers,
             characters=summarise_lengths(self.characters),
             tokens=summarise_lengths(self.tokens, self.limit),
+            unknown=None if self.token_lengths is None else self.token_lengths.unknown.facts(),
             counts={kind: self.counts[kind] for kind in LABELLED_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,

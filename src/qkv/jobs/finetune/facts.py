@@ -19,6 +19,7 @@ from qkv.report.plane import Axis, Dots, Layer, Line, Plane, Planes, Rule
 from qkv.report.tables import render_bar_table
 from qkv.tasks.table import SHARE, UNITS, Metric
 from qkv.tasks.task import Judgement, Scored
+from qkv.text.unknown import UnknownFacts
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ class FinetuneFacts:
     lr: float | None = None  # peak learning rate
     mix: MixFacts | None = None
     new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it
+    unknown: UnknownFacts | None = None  # tokens of the training texts that the vocabulary lacks
 
 
 # Calibration plots.

@@ -27,6 +27,7 @@ from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING, Remark
 from qkv.report.tables import largest_confusions
 from qkv.tasks.table import SHARE, Metric, TaskWords, find_metric, task_words
 from qkv.tasks.task import LabelScore, Scored
+from qkv.text.unknown import UnknownFacts
 
 _FEW = 20
 """Training examples of a label under which it can hardly be learnt."""
@@ -179,6 +180,7 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_long_texts(facts.by_length),
         remark_wrong_labels(facts.confident_errors),
         remark_bias(facts.numbers),
+        remark_unknown(facts.unknown),
         remark_dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
     )
     leaked = any(leak.share > _LEAKED for leak in facts.leaks)
@@ -474,6 +476,25 @@ def remark_dropped(*parts: DataFacts) -> Remark | None:
             f"{n:,} of {total:,} examples ({much}) could not be used and "
             f"{'was' if n == 1 else 'were'} left out; see “Data”.",
             f"{total:,} 条样本中有 {n:,} 条（{much}）无法使用，已略去；见「数据」一节。",
+        ),
+    )
+
+
+def remark_unknown(unknown: UnknownFacts | None) -> Remark | None:
+    """1 % of the tokens of the training texts, or a whole text, are unknown to the vocabulary."""
+    if unknown is None or not unknown.is_notable:
+        return None
+    share, n, texts = percent(unknown.share, 1), unknown.n_unknown, unknown.n_affected
+    wholly = unknown.n_unreadable
+    en = f", {wholly:,} of them wholly" if wholly else ""
+    zh = f"，其中 {wholly:,} 条完全读不懂" if wholly else ""
+    return Remark(
+        WARNING,
+        Phrase(
+            f"The model's vocabulary lacks {n:,} tokens ({share}) of the training texts, in {texts:,} texts{en}: "
+            f"{unknown.examples}. It cannot tell these apart.",
+            f"训练文本里有 {n:,} 个词元（{share}）不在模型的词表中，涉及 {texts:,} 条文本{zh}：{unknown.examples}。"
+            "模型无法区分它们。",
         ),
     )
 

@@ -46,7 +46,7 @@ from qkv.models.plain.network import mix_of
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
-from qkv.tasks.predictor import extra_record, strip_vectors
+from qkv.tasks.predictor import extra_record, find_unknown_tokens, strip_vectors, with_unknown
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Scored
 from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
@@ -85,7 +85,8 @@ def finish(
             verdict = {"expected": judgement.expected, "right": judgement.right}
             lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
 
-        dev = evaluate_examples(task, [(data.dev.examples, found.results)], keep=keep)
+        results = with_unknown(found.results, features, prepared.opened.tokenizer)
+        dev = evaluate_examples(task, [(data.dev.examples, results)], keep=keep)
     task = task.folded(model)
     solver = replace(solver, task=task, calibration=found.calibration)
     tested = None
@@ -116,6 +117,7 @@ def finish(
         lr=config.train.lr,
         mix=_mix(model, prepared.opened),
         new_layers=is_scratch(config.model),
+        unknown=find_unknown_tokens(prepared.opened.tokenizer, data.train.examples, prepared.train),
     )
     result = _result(facts, best, score_baseline(prepared))
     record = {
@@ -310,6 +312,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
         "examples": {"train": facts.train.examples, "dev": facts.dev.examples},
         "dropped": sum(part.n_dropped for part in (facts.train, facts.dev, facts.test) if part is not None),
         "mended": sum(part.n_mended for part in (facts.train, facts.dev, facts.test) if part is not None),
+        "unknown": None if facts.unknown is None else asdict(facts.unknown),
         "cost": asdict(facts.cost),
         "mix": None if facts.mix is None else asdict(facts.mix),
         "notes": [phrase(note).en for note in facts.notes],

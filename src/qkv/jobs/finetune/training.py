@@ -31,6 +31,7 @@ from qkv.tasks.predictor import (
     Solver,
     Vectors,
     find_row_vectors,
+    find_unknown_tokens,
     strip_vectors,
     write_row_vectors,
 )
@@ -175,6 +176,8 @@ def prepare_examples(
         data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
         tell(f"note: {note.en}")
+    if unread := find_unknown_tokens(tokenizer, data.train.examples, train).describe():
+        tell(f"note: of the training texts {unread}")
     prepared = Prepared(config, opened, data, task, longest, train, dev, transfer, data.notes, weight)
     # says whether the task has classes, and takes weights for them
     task.objective(class_weights(prepared) if config.class_weights == "auto" else None)

@@ -49,8 +49,10 @@ class OpenTokenizer(Tokenizer):
         return cls(Tokenizer._read(file))
 
     @classmethod
-    def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> Self:
-        return cls(Tokenizer._of(tokens, kind, lowercase, segmenter))
+    def _of(
+        cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None, fold: Sequence[str] = ()
+    ) -> Self:
+        return cls(Tokenizer._of(tokens, kind, lowercase, segmenter, fold))
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has a lock of its own, and knows the words that were met so far."""

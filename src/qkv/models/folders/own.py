@@ -30,7 +30,7 @@ from torch import Tensor
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
 from qkv.models.folders.fields import MODULES
-from qkv.models.folders.weights import open_weights, read_header
+from qkv.models.folders.weights import check_sizes, open_weights, read_header
 from qkv.text.tokenizer import FILES, Tokenizer
 
 CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
@@ -286,6 +286,7 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
         if not (folder / WEIGHTS).is_file():
             raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
         tensors = {name: tensor.mapped() for name, tensor in read_header(folder / WEIGHTS).items()}
+        check_sizes(config, tensors, folder / CONFIG)
         tokenizer = Tokenizer.load(folder)
         if "vocabulary_size" in config:
             if not isinstance(rows := config["vocabulary_size"], int):

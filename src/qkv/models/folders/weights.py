@@ -142,7 +142,7 @@ def read_header(file: Path) -> dict[str, SafeTensor]:
         tensors = {name: _entry(file, entry, start, mapping) for name, entry in header.items()}
     except InputError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{file} has a header that cannot be read ({error}). {_DAMAGED}") from None
     end = start
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].stop)):
@@ -323,6 +323,46 @@ def check_names(weights: WeightFiles, found: Collection[str], wanted: Collection
             f"{weights.source} holds {len(unexpected)} tensors that {what} does not have: {listed(unexpected)}. The "
             "folder is of another architecture, or config.json of another model."
         )
+
+
+_REPEATED = frozenset({"layers", "encoder_layers", "decoder_layers", "highways"})
+_NOT_STORED = frozenset(
+    {"max_length", "longest", "segments", "window", "negatives", "pad_id", "begin_id", "alignment_layer"}
+)
+_ANY_LAYERS, _ANY_WIDTH = 64, 4096
+"""Up to these a network is quickly built, and its shapes are compared one by one; some encoders have unused widths."""
+
+
+def check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Any], file: Path) -> None:
+    """Refuse sizes that no tensor of the weights can have, before a network of them is built: more layers than there
+    are tensors, or a width above the largest dimension of all tensors."""
+    widest = max((length for tensor in tensors.values() for length in tensor.shape), default=0)
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            check_sizes(value, tensors, file)
+        numbers = value if isinstance(value, list | tuple) else [value]
+        if name in _NOT_STORED or not all(isinstance(one, int) for one in numbers):
+            continue
+        most, what = (len(tensors), "tensors") if name in _REPEATED else (widest, "numbers in the widest tensor")
+        least = _ANY_LAYERS if name in _REPEATED else _ANY_WIDTH
+        if too_large := [one for one in numbers if one > max(most, least)]:
+            raise InputError(
+                f"{file}: {name} is {too_large[0]:,}, and the weights next to it have {most:,} {what}. One of the two "
+                "files belongs to another model."
+            )
+
+
+def check_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
+    """Refuse weights that are NaN or infinite: everything computed from them would be NaN."""
+    for name, tensor in tensors.items():
+        # the sum of finite numbers may overflow, so only what it shows is looked at in full
+        if tensor.is_meta or not tensor.is_floating_point() or tensor.sum().isfinite():
+            continue
+        if wrong := int((~tensor.isfinite()).sum()):
+            raise InputError(
+                f"{where}: {wrong:,} of the {tensor.numel():,} weights in {name} are NaN or infinite. The training "
+                "diverged or the file is damaged: take an earlier checkpoint, or copy the model again."
+            )
 
 
 def check_tensor(stored: StoredTensor, name: str, shape: Sequence[int]) -> None:

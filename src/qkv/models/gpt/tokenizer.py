@@ -65,8 +65,10 @@ class TaskTokenizer(Tokenizer):
         return cls(Tokenizer._read(file))
 
     @classmethod
-    def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> Self:
-        return cls(Tokenizer._of(tokens, kind, lowercase, segmenter))
+    def _of(
+        cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None, fold: Sequence[str] = ()
+    ) -> Self:
+        return cls(Tokenizer._of(tokens, kind, lowercase, segmenter, fold))
 
     def files(self, max_length: int | None = None) -> dict[str, str]:
         return self.base.files(max_length)

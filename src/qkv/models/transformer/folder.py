@@ -49,7 +49,7 @@ from qkv.models.folders.own import (
     write_card,
     write_folder,
 )
-from qkv.models.folders.weights import SkipInit, StoredTensor, read_header
+from qkv.models.folders.weights import SkipInit, StoredTensor, check_sizes, read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.precision import check_precision, set_precision
@@ -104,6 +104,7 @@ def _make_plan(folder: Path) -> _Plan:
     if not (folder / WEIGHTS).is_file():
         raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
     plan = _Plan(folder, config, record, source, target, read_header(folder / WEIGHTS))
+    check_sizes(asdict(config), plan.tensors, folder / CONFIG)
     rows = {"source": config.source_vocabulary_size or config.vocabulary_size, "target": config.vocabulary_size}
     for side, tokenizer in zip(_SIDES, (source, target), strict=True):
         check_vocabulary(tokenizer, rows[side], f"{folder} ({side})")

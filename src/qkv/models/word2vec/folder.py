@@ -37,6 +37,7 @@ from qkv.models.word2vec.files import is_writable, read_vector_file, write_vecto
 from qkv.report.bilingual import Phrase
 from qkv.text.segmenter import are_chinese_words
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.vocabulary import HALF, half_character
 from qkv.text.wordpiece import SPECIAL
 from qkv.train.run_folder import model_folder
 
@@ -109,6 +110,8 @@ class WordVectors:
     def find(self, word: str) -> int | None:
         """The row of a word as typed, or as this vocabulary spells it; None if it has none."""
         row = self.rows.get(word)
+        if row is None and (half := HALF.search(word)):
+            raise half_character(half[0])
         return self.rows.get(self._fold(word)) if row is None else row
 
     def row(self, word: str) -> int:

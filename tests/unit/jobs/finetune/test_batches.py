@@ -26,6 +26,9 @@ class Units:
     def faults(self) -> list[Fault]:
         return []
 
+    def count_token(self, number: int | None) -> Integers:
+        return self.rows.count_token(number)
+
     def batch(self, units: np.ndarray, draw: np.random.Generator) -> Batch:
         return self.rows.collate(units)
 

@@ -1,0 +1,130 @@
+"""Folders that are damaged or absurd: one sentence and exit code 2, in bounded time and memory."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+import qkv
+from qkv.cli.main import main
+from qkv.data.labelled.examples import TextExample
+from qkv.models.folders.weights import check_sizes
+from tests.golden.golden import MODELS
+
+DEEP = "[" * 100_000
+ASK = {
+    "transformer": ["translate", "{}", "1 2"],
+    "seq2seq": ["translate", "{}", "1 2"],
+    "rnnlm": ["generate", "{}", "the"],
+    "cnn": ["predict", "{}", "the cat"],
+}
+SIZES = [
+    ("elmo", "layers"),
+    ("elmo", "width"),
+    ("elmo", "highways"),
+    ("elmo", "filters"),
+    ("rnnlm", "layers"),
+    ("rnnlm", "width"),
+    ("nnlm", "hidden_width"),
+    ("cnn", "inner_width"),
+    ("cnn", "layers"),
+    ("transformer", "encoder_layers"),
+    ("transformer", "inner_width"),
+    ("seq2seq", "layers"),
+    ("seq2seq", "cell_width"),
+    ("gpt", "n_layer"),
+    ("gpt", "n_embd"),
+    ("word2vec", "width"),
+]
+
+
+def ask(name: str, folder: Path) -> list[str]:
+    return [word.format(folder) for word in ASK.get(name, ["embed", "the cat", "--model", "{}"])]
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and "Traceback" not in said
+    return said
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_sizes_that_the_weights_do_not_have(
+    name: str, size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / name
+    shutil.copytree(MODELS / name, folder)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    huge = [10**9] if isinstance(config.get(size), list) else 10**9
+    # of an ELMo the cells must be wider than what they are projected to
+    more = {"cell_width": 10**9 + 1} if (name, size) == ("elmo", "width") else {}
+    (folder / "config.json").write_text(json.dumps(config | {size: huge} | more), "utf-8")
+    for words in (["info", str(folder)], ask(name, folder)):
+        assert size in refused(words, capsys) or more
+
+
+def test_sizes_that_do_not_matter_are_left_alone() -> None:
+    check_sizes({"max_length": 10**9, "kind": "lookup", "inner_width": 128, "tied": True}, {}, Path("config.json"))
+
+
+@pytest.mark.parametrize("name", ["bert", "elmo", "gpt", "transformer", "cnn"])
+@pytest.mark.parametrize("file", ["config.json", "qkv.json", "model.safetensors"])
+def test_json_that_nests_too_deeply(name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / name
+    shutil.copytree(MODELS / name, folder)
+    if not (folder / file).exists():
+        pytest.skip(f"{name} has no {file}")
+    header = DEEP.encode()
+    is_json = file.endswith(".json")
+    (folder / file).write_bytes(header if is_json else len(header).to_bytes(8, "little") + header)
+    for words in (["info", str(folder)], ask(name, folder)):
+        assert file in refused(words, capsys)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "elmo", "word2vec", "transformer", "seq2seq"])
+def test_look_says_that_weights_are_not_numbers(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / name
+    shutil.copytree(MODELS / name, folder)
+    weights = load_file(folder / "model.safetensors")
+    broken = max(weights, key=lambda one: weights[one].numel())
+    weights[broken].view(-1)[-3] = float("nan")
+    weights[broken].view(-1)[-5] = float("inf")
+    save_file(weights, folder / "model.safetensors")
+    said = refused(["look", str(folder), "--save", str(tmp_path / "page.html")], capsys)
+    assert "2 of the" in said and "NaN or infinite" in said and not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("words", [["similar", "\udcff\udcfe"], ["analogy", "the", "\udcff", "cat"]])
+def test_words_that_are_not_utf8(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "the byte 0xFF" in refused([*words, "--model", str(MODELS / "word2vec")], capsys)
+
+
+def test_a_long_line_is_tokenized_part_by_part(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "the cat 北京 " * 400
+    assert main(["tokenize", text, "--pair", "a cat", "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr("qkv.text.tokenizer.LONG", 100)
+    assert main(["tokenize", text, "--pair", "a cat", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == whole and whole["n_tokens"] == len(whole["tokens"]) == 1605
+    assert main(["tokenize", text]) == 0
+    assert capsys.readouterr().out.endswith("\n1602 tokens\n")
+
+
+def test_long_texts_report_their_windows() -> None:
+    seen: list[tuple[int, int]] = []
+    model = qkv.load(MODELS / "classify")
+    list(model.embed_stream(["the cat " * 12_000], watch=lambda done, total: seen.append((done, total))))
+    done = [one for one, _ in seen]
+    assert len(done) > 1 and done == sorted(done) and done[-1] == seen[-1][1]
+    seen.clear()
+    examples = [TextExample("the cat " * 12_000)]
+    list(model.answer_stream(examples, watch=lambda done, total: seen.append((done, total))))
+    assert seen[-1][0] == seen[-1][1] > 32
+    seen.clear()
+    list(model.embed_stream(["the cat"] * 50, watch=lambda done, total: seen.append((done, total))))
+    assert not seen, "short texts need no such lines"

@@ -1,0 +1,104 @@
+"""Every verb that reads texts says which characters the model does not know."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import qkv
+from qkv.cli.main import main
+from qkv.jobs.finetune.remarks import remark_unknown
+from qkv.text.unknown import UnknownFacts
+from tests.golden.golden import MODELS
+
+ANGRY, JOY = "😡😡😡", "🎉🎉🎉"
+CLASSIFY, TAG, ANSWER, CHOICE = (str(MODELS / name) for name in ("classify", "tag", "answer", "choice"))
+
+
+def test_python_results_count_unknown_tokens() -> None:
+    model = qkv.load()
+    assert model.embed([ANGRY, "a cat", "嗯，好"]).n_unknown.tolist() == [1, 0, 1]
+    assert [one.n_unknown for one in model.embed_tokens([ANGRY, "a cat"])] == [1, 0]
+    assert model.fill("嗯，[MASK]好")[0].n_unknown == 1
+    assert model.next_sentence("嗯。", "好。").n_unknown == 1
+    assert [one.n_unknown for one in qkv.load(CLASSIFY).predict(["the cat", ANGRY, "the 嗯"])] == [0, 1, 1]
+    assert [one.n_unknown for one in qkv.load(TAG).predict(["the cat", "the 嗯"])] == [0, 1]
+    assert qkv.load(ANSWER).predict(("嗯", "the cat 嗯"))[0].n_unknown == 2
+    found = qkv.load(CHOICE).predict({"text": "the 嗯", "question": "嗯", "choices": ["cat", "嗯嗯"]})
+    assert found[0].n_unknown == 4
+
+
+def test_long_texts_count_each_unknown_token_once() -> None:
+    (found,) = qkv.load(CLASSIFY).predict("the 嗯 " * 600)
+    assert found.n_windows > 1 and found.n_unknown == 600
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["embed", ANGRY, JOY],
+        ["embed", ANGRY, JOY, "--json"],
+        ["embed", ANGRY, "--tokens"],
+        ["fill", f"{ANGRY} [MASK] {JOY}"],
+        ["next", ANGRY, JOY],
+        ["predict", CLASSIFY, "the cat", ANGRY],
+        ["predict", CLASSIFY, "the cat", ANGRY, "--json"],
+        ["predict", TAG, ANGRY],
+    ],
+)
+def test_verbs_say_it_in_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "unknown to the model" in line]
+    assert len(said) == 1 and "😡" in said[0]
+
+
+def test_nothing_is_said_where_all_is_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["embed", "a cat", "一只猫"]) == 0
+    assert "unknown" not in capsys.readouterr().err
+
+
+def test_embedded_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text(f"a cat\n{ANGRY}\n", encoding="utf-8")
+    assert main(["embed", "--file", str(texts), "--out", str(tmp_path / "v.npy"), "--json"]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)["n_unknown"] == 1 and "in 1 of 2 texts, 1 of them wholly: 😡 (3)" in found.err
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    file = tmp_path / "texts.csv"
+    rows = [("the cat", "animal"), (ANGRY, "place"), ("嗯嗯 the", "animal"), ("the street", "place")] * 4
+    file.write_text("text,label\n" + "".join(f"{text} {n},{label}\n" for n, (text, label) in enumerate(rows)), "utf-8")
+    return file
+
+
+def test_check_with_a_model(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", str(labelled), "--model", "qkv-mini", "--json"])
+    unknown = json.loads(capsys.readouterr().out)["unknown"]
+    assert unknown["n_unknown"] == 12 and unknown["most_frequent"] == {"😡": 12, "嗯": 8}
+    main(["check", str(labelled), "--model", "qkv-mini"])
+    assert "unknown tokens" in (said := capsys.readouterr().out) and "😡 (12), 嗯 (8)" in said
+
+
+def test_evaluate(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", CLASSIFY, str(labelled), "--json"]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)["n_unknown"] >= 12 and "unknown to the model" in found.err
+
+
+def test_finetune_says_it_and_the_report_remarks_it(
+    labelled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["finetune", "classify", "--train", str(labelled), "--model", CLASSIFY, "--out", str(run), "--epochs", "1"]
+    assert main(words) == 0
+    assert "unknown to the model" in capsys.readouterr().err
+    assert json.loads((run / "result.json").read_text("utf-8"))["unknown"]["n_unknown"] > 0
+    assert "It cannot tell these apart" in (run / "report.html").read_text("utf-8")
+
+
+def test_the_remark_has_its_figures() -> None:
+    remark = remark_unknown(UnknownFacts(10, 200, 30, 4, 1, {"嗯": 20, "怼": 10}))
+    assert remark is not None and "30 tokens (15.0" in str(remark.text.en) and "嗯 (20), 怼 (10)" in str(remark.text.zh)
+    assert remark_unknown(UnknownFacts(10, 2000, 1, 1, 0, {"嗯": 1})) is None
