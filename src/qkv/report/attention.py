@@ -28,16 +28,19 @@ twentieth of the size of JSON numbers: 512 tokens, one layer, 12 heads are 3 MB.
 import base64
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import resources
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
+from qkv.files import read_object, write_text
 from qkv.report.charts import format_share, printable, shorten, text_width
 
 _FORMAT = "qkv.attention.1"
