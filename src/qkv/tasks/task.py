@@ -197,6 +197,8 @@ class Task(Protocol[X, Y]):
     outputs: int  # of the head
     main: str  # the metric that model selection goes by; larger is better
     fits_thresholds: bool = False  # on held-out examples: see `thresholds`
+    pooling: str = "cls"  # of a head that reads rows: see tasks/texts.py
+    normalize: bool = False
 
     @classmethod
     def check_labels(cls, examples: Sequence[X]) -> None:

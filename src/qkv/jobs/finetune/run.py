@@ -27,6 +27,7 @@ from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
 from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
+from qkv.jobs.finetune.linear import HeadFit
 from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.settings import FinetuneConfig, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import (
@@ -48,6 +49,7 @@ from qkv.report.run_log import read_run
 from qkv.tasks.predictor import extra_record, strip_vectors
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Scored
+from qkv.tasks.texts import BEFORE_POOLING
 from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
 from qkv.train.log import Progress
@@ -63,7 +65,7 @@ class _Figures:
 
 def finish(
     prepared: Prepared,
-    trainer: Trainer[Batch],
+    trainer: Trainer[Batch] | HeadFit,
     best: int,
     out: Path,
     sessions: Sequence[Mapping[str, Any]],
@@ -135,7 +137,7 @@ def finish(
 
 def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, record: Mapping[str, Any]) -> None:
     """Save with the dropout of the initial folder; the run's own is in its record."""
-    saving = Saving(task.labels, record, task.problem)
+    saving = Saving(task.labels, record, task.problem, task.pooling, task.normalize)
     prepared.opened.ability(TAKES_HEAD).save(target, model.network, saving)
 
 
@@ -335,7 +337,7 @@ class FinetuneSession:
         self.prepared = prepare_examples(config, folder, data, tell)
         self.config = resolve_data_defaults(self.prepared, tell) if begins else config
         self.prepared = replace(self.prepared, config=self.config)
-        self.trainer: Trainer[Batch] | None = None  # of the seed that was trained last
+        self.trainer: Trainer[Batch] | HeadFit | None = None  # of the seed that was trained last
 
     def train(self) -> Outcome:
         """Train the seeds in order; stop at the first that is interrupted."""
@@ -376,7 +378,7 @@ class FinetuneSession:
             add_line(file, session)
         return outcome
 
-    def _trainer(self, number: int) -> Trainer[Batch]:
+    def _trainer(self, number: int) -> Trainer[Batch] | HeadFit:
         self.trainer = None  # two models and their optimizers at a time would be one too many
         folder = self.out / seed_folder(self.config, number)
         self.trainer = build_trainer(self.prepared, number, folder, self.device, self.progress)
@@ -402,7 +404,8 @@ class FinetuneSession:
         shutil.rmtree(out / "vectors", ignore_errors=True)
 
 
-FINETUNING = Lifecycle("finetune", FinetuneConfig(), FinetuneSession)
+FINETUNING = Lifecycle("finetune", FinetuneConfig(classify=BEFORE_POOLING), FinetuneSession)
+"""The defaults are those of a resumed run: what an old config.toml does not name is as it was then."""
 
 
 def make_finetuning(data: LabelledData) -> Lifecycle[FinetuneConfig]:

@@ -165,6 +165,25 @@ def write_about(subject: str, english: str, chinese: str, parameters: int) -> tu
     return f"{subject}: {english}. {parameters:,} parameters.", f"{subject}：{chinese}。{parameters:,} 个参数。"
 
 
+def describe_scores(record: Mapping[str, Any]) -> list[str]:
+    """The scores of a fine-tuned model for its card, from the record of its training; none of another model."""
+    parts = [(name, record.get(key)) for name, key in (("dev / 验证集", "scores"), ("test / 测试集", "test_scores"))]
+    known = [(name, one, one["main"]) for name, one in parts if isinstance(one, Mapping) and "main" in one]
+    if not known:
+        return []
+    base = record.get("config", {}).get("model")
+    lines = ["| | score / 得分 | 95 % | examples / 样本 |", "|---|---|---|---|"]
+    for name, one, main in known:
+        ends = one.get("intervals", {}).get(main) or (None, None)
+        between = "" if None in ends else f"{ends[0]:.4f} – {ends[1]:.4f}"
+        value = one.get(main)
+        shown = "–" if value is None else f"{value:.4f}"
+        lines.append(f"| {main}, {name} | {shown} | {between} | {one.get('examples', 0):,} |")
+        baselines = (record.get("baselines") or {}).get(name.split(" ")[0]) or []
+        lines += [f"| baseline: {each['name']} | {each['value']:.4f} | | |" for each in baselines]
+    return [*([f"Fine-tuned from / 微调自: {base}"] if base else []), "\n".join(lines)]
+
+
 def write_card(card: Card) -> str:
     """The text of README.md."""
     pipeline = [f"pipeline_tag: {card.pipeline}"] if card.pipeline else []
