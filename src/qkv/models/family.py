@@ -256,8 +256,8 @@ class TakesHead:
 
     def has_pooler(self, head: str) -> bool:
         """Whether the folder has the layer between the first vector of a row and this head."""
-        left_out = self.left_out(Head(head, 1, 0))
-        return any(name.startswith("encoder.pooler.") and not name.startswith(left_out or "-") for name in self._state())
+        names = [name for name in self._state() if name.startswith("encoder.pooler.")]
+        return any(not name.startswith(self.left_out(Head(head, 1, 0))) for name in names)
 
     def has_linear_head(self, head: str) -> bool:
         """Whether all that a new head adds to the folder is one linear layer."""

@@ -67,7 +67,7 @@ class ClassifySettings:
         if self.train_windows < 1 or self.overlap < 0:
             raise InputError("train_windows must be 1 or more, and overlap 0 or more.")
         if self.normalize and self.pooling == "cls":
-            raise InputError("classify.normalize is for the poolings first and mean, not for cls: leave one of them out.")
+            raise InputError("classify.normalize is for the poolings first and mean, not for cls: leave one out.")
 
 
 BEFORE_POOLING = ClassifySettings(pooling="cls", fit="steps")
@@ -90,8 +90,8 @@ def resolve_reading(
             pooling = "mean"
     elif pooling != "cls" and not takes.pools:
         raise InputError(
-            f"classify.pooling is {pooling}, and {takes.path} pools in its own way: leave it out. Other poolings are for "
-            "BERT and its relatives."
+            f"classify.pooling is {pooling}, which is for BERT and its relatives: {takes.path} pools in its own way. "
+            "Leave it out."
         )
     normalize = settings.normalize
     if normalize is None:
@@ -191,7 +191,8 @@ class TextTask(Task[TextExample, Any]):
         self.pooling, self.normalize = settings.pooling, bool(settings.normalize)
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "paired": self.paired, "settings": asdict(self.settings)}
+        settings = {name: value for name, value in asdict(self.settings).items() if value is not None}
+        return {"kind": self.kind, "paired": self.paired, "settings": settings}
 
     def check(self, examples: Sequence[TextExample], needs_labels: bool = True) -> None:
         paired = self._reads_pairs(examples)

@@ -14,7 +14,7 @@ Shapes: n examples, F columns, L outputs.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
@@ -29,7 +29,7 @@ Integers = NDArray[np.int64]
 
 _MEMORY = 10  # pairs of differences that L-BFGS keeps
 _MOST_ITERATIONS = 200
-_TOLERANCE = 1e-5  # of the gradient, relative to the gradient at zero
+_TOLERANCE = 1e-5  # of the largest gradient, relative to that at zero
 
 
 # Rows.
@@ -219,7 +219,12 @@ class LinearMap(NamedTuple):
 
 
 def fit_linear(
-    rows: Rows, targets: Targets, strength: float, start: LinearMap | None = None, intercept: bool = True
+    rows: Rows,
+    targets: Targets,
+    strength: float,
+    start: LinearMap | None = None,
+    intercept: bool = True,
+    tolerance: float = _TOLERANCE,
 ) -> LinearMap:
     """The minimum for this λ; `start` is a guess."""
     columns, outputs = rows.shape[1], targets.outputs
@@ -235,11 +240,13 @@ def fit_linear(
         )
 
     first = np.zeros(cut + outputs) if start is None else np.concatenate([start.weight.reshape(-1), start.bias])
-    found = minimise(objective, first)
+    found = minimise(objective, first, tolerance)
     return LinearMap(found[:cut].reshape(columns, outputs), found[cut:])
 
 
-def minimise(objective: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+def minimise(
+    objective: Callable[[Floats], tuple[float, Floats]], start: Floats, tolerance: float = _TOLERANCE
+) -> Floats:
     """The minimum of a smooth convex function, given as its value and gradient, by L-BFGS.
 
     >>> minimise(lambda x: (float(((x - 3) ** 2).sum()), 2 * (x - 3)), np.zeros(2)).round(4).tolist()
@@ -247,7 +254,7 @@ def minimise(objective: Callable[[Floats], tuple[float, Floats]], start: Floats)
     """
     x = start.copy()
     value, gradient = objective(x)
-    enough = _TOLERANCE * max(float(np.abs(objective(np.zeros_like(x))[1]).max()), 1e-12)
+    enough = tolerance * max(float(np.abs(objective(np.zeros_like(x))[1]).max()), 1e-12)
     steps: list[tuple[Floats, Floats, float]] = []
     for _ in range(_MOST_ITERATIONS):
         if float(np.abs(gradient).max()) <= enough:
@@ -326,8 +333,7 @@ def fold_numbers(strata: Sequence[str], folds: int, seed: int) -> Integers:
     """(n,) the fold of each example: each stratum is spread evenly over the folds."""
     generator = np.random.default_rng(np.random.SeedSequence((seed, 11)))
     order = generator.permutation(len(strata))
-    by_stratum: Mapping[str, list[int]] = {}
-    groups: dict[str, list[int]] = dict(by_stratum)
+    groups: dict[str, list[int]] = {}
     for number in order.tolist():
         groups.setdefault(strata[number], []).append(number)
     sequence = [number for name in sorted(groups) for number in groups[name]]

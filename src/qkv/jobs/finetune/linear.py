@@ -136,10 +136,8 @@ class HeadFit:
         rows = self.features.rows
         device = next(self.model.parameters()).device
         self.model.eval()
-        parts = [
-            self.model.pooled(self.features.of(np.arange(begin, min(begin + _ROWS_AT_ONCE, len(rows)))).to(device)).cpu()
-            for begin in range(0, len(rows), _ROWS_AT_ONCE)
-        ]
+        chunks = np.array_split(np.arange(len(rows)), -(-len(rows) // _ROWS_AT_ONCE))
+        parts = [self.model.pooled(self.features.of(chunk).to(device)).cpu() for chunk in chunks]
         return merge_windows(torch.cat(parts).numpy(), rows.examples, rows.n_rows).astype(np.float64)
 
     def restore(self) -> None:

@@ -397,8 +397,8 @@ def save_like(
         needed = like.classes[architecture]
         if own_head in needed.heads:
             raise InputError(
-                f"The head of this model reads a vector that {architecture} does not compute ({pooling} pooling without "
-                f"a pooler): save it without another architecture, or train one with --set classify.pooling=cls."
+                f"The head of this model reads a vector that {architecture} does not compute ({pooling} pooling, no "
+                "pooler). Save it without another architecture, or train one with --set classify.pooling=cls."
             )
         if lacking := set(needed.heads) - heads:
             raise InputError(f"{architecture} needs the head {listed(lacking)}, which this model does not have.")
@@ -654,9 +654,7 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
             dense_activation=known.activation,
             drops_before_dense=known.drops_before,
         )
-        return BertWithHeads(
-            config, [head.name], labels=head.outputs, pooler=None if head.pooling == "cls" else False
-        )
+        return BertWithHeads(config, [head.name], labels=head.outputs, pooler=None if head.pooling == "cls" else False)
 
     def left_out(head: Head) -> tuple[str, ...]:
         """Do not initialise a head's own dense layer from the pooler."""

@@ -278,7 +278,7 @@ def save_folder(
     files = tokenizer.files(config.get("max_length")) | {
         CONFIG: to_json({"model_type": model_type, **config}),
         OURS: to_json({"format": FOLDER_FORMAT, "qkv": own_version(), "record": dict(record or {})}),
-        CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter),
+        CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter, record or {}),
     }
     write_folder(target, files, stored)
     return target
@@ -349,7 +349,12 @@ def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> Input
 
 
 def _card(
-    name: str, model_type: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], segmenter: str | None
+    name: str,
+    model_type: str,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    segmenter: str | None,
+    record: Mapping[str, Any],
 ) -> str:
     kind = OWN_TYPES[model_type]
     parameters = sum(tensor.numel() for tensor in tensors.values())
@@ -359,9 +364,10 @@ def _card(
             write_about(model_type, kind.english, kind.chinese, parameters),
             tags=[model_type],
             sizes={key: value for key, value in config.items() if isinstance(value, str | int | float | bool)},
-            notes=[f"Chinese words are found by {segmenter} / 中文由 {segmenter} 分词。"]
-            if segmenter is not None
-            else (),
+            notes=[
+                *([f"Chinese words are found by {segmenter} / 中文由 {segmenter} 分词。"] if segmenter else []),
+                *describe_scores(record),
+            ],
             command=kind.command,
         )
     )
