@@ -186,14 +186,14 @@ _CHEAPER = {
         "看不出它学会了这个任务。请检查标签，增加样本，或换一个模型。",
     ),
     "tf-idf": Phrase(
-        "that takes seconds (scikit-learn: TfidfVectorizer, LogisticRegression) and is the better choice here, unless "
-        "another model, --transfer or more examples help.",
-        "它只需几秒（scikit-learn 的 TfidfVectorizer 与 LogisticRegression），在这里更合适；"
+        "prefer it here, since it takes seconds (scikit-learn: TfidfVectorizer, LogisticRegression), or try another "
+        "model, another --transfer or more examples.",
+        "它只需几秒（scikit-learn 的 TfidfVectorizer 与 LogisticRegression），在这里更合算；"
         "也可以换模型、换 --transfer 或增加样本再试。",
     ),
     "dictionary": Phrase(
-        "a list of names does as well here. More examples, another model or a lower learning rate may help.",
-        "在这里查词典就够了。可以增加样本、换模型或降低学习率再试。",
+        "a list of names is the cheaper choice here. More examples, another model or a lower learning rate may help.",
+        "在这里查词典更省事。可以增加样本、换模型或降低学习率再试。",
     ),
 }
 """By baseline: what follows where it is not beaten."""

@@ -126,10 +126,8 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
     tensors = like.tensors(config, heads, dense, min(config.own_layers, len(names) + 1))
     _check_names(like, stated, weights, names, tensors, heads)
     if own_head is not None:
-        heads = (*heads, own_head)
-        names |= own_tensors
-        own_names = {f"heads.{own_head}.linear.{kind}": (f"{OWN_HEAD}.{kind}",) for kind in WEIGHT_AND_BIAS}
-        tensors |= own_names
+        heads, names = (*heads, own_head), names | own_tensors
+        tensors |= {f"heads.{own_head}.linear.{kind}": (f"{OWN_HEAD}.{kind}",) for kind in WEIGHT_AND_BIAS}
         outputs.append(own_tensors[f"{OWN_HEAD}.weight"].shape[0])
     with torch.device("meta"), SkipInit():
         skeleton = BertWithHeads(config, heads, labels=max(outputs, default=2), pooler=dense is not None)
@@ -424,9 +422,8 @@ def save_like(
     if pooling and MODULES not in extra:
         extra |= write_sentence(pooling, normalize, config.width)
     parameters = sum(tensor.numel() for tensor in tensors.values())
-    name = target.resolve().name
-    card = make_card(like, name, config, architecture, labels, parameters, pooling, own_head, record or {})
-    extra.setdefault(CARD, card)
+    made_of = (config, architecture, labels, parameters, pooling, own_head, record or {})
+    extra.setdefault(CARD, make_card(like, target.resolve().name, *made_of))
     ours_alone: dict[str, Any] = {
         "format": FOLDER_FORMAT,
         "qkv": own_version(),
@@ -462,10 +459,9 @@ def make_card(
     notes = [f"Sentence vectors / 句向量: {pooling} pooling"] if pooling else []
     if own_head is not None:
         notes.append(
-            f"The head (`{OWN_HEAD}` in model.safetensors) reads the {pooling} vector without a pooler, for which "
-            f"transformers has no class: transformers' AutoModel loads the encoder alone, `qkv` all of it. / 任务头（"
-            f"`{OWN_HEAD}`）不经 pooler 直接读取 {pooling} 向量，transformers 没有对应的类：AutoModel 只读编码器，"
-            "`qkv` 读取全部。"
+            f"The head (`{OWN_HEAD}`) reads the {pooling} vector, for which transformers has no class: AutoModel loads "
+            f"the encoder, `qkv` all of it. / 任务头（`{OWN_HEAD}`）读取 {pooling} 向量，transformers 没有对应的类："
+            "AutoModel 只读编码器，`qkv` 读取全部。"
         )
     size = f"{config.layers} × {config.width} × {config.heads}"
     return write_card(
