@@ -11,9 +11,9 @@ The head reads one vector per row (`pooling`):
     first   [CLS] as the encoder leaves it, which sentence-transformers calls cls
     mean    the mean of all tokens
 
-`resolve_reading` chooses what the encoder was made for: the pooling that a sentence-transformers folder declares, else
-the pooler if the folder has a trained one. Without either, a frozen encoder is read by its mean, since nothing taught
-its [CLS]; an encoder that is trained learns it.
+`resolve_reading` chooses what the encoder was made for: the pooling that a sentence-transformers folder declares. Of
+other folders, a frozen encoder is read by its mean, unless it was trained for classes already: BERT's pooler, trained
+for the next sentence, keeps little else. An encoder that is trained learns its [CLS].
 
 Where it does not matter which of two texts is named first, as in paraphrase and similarity, a pair can be read in both
 orders, and its scores are the mean of both. With a linear layer on the vector of a row that is, but for a factor of
@@ -80,14 +80,13 @@ def resolve_reading(
     """Decide `pooling`, `normalize` and `fit` where the user did not; refuse what the model cannot do."""
     pooling, declared = settings.pooling, sentence.pooling
     if pooling == "auto":
-        if not takes.pools:
-            pooling = "cls"
-        elif declared == "mean" or (declared == "cls" and not transfer.moves_encoder):
-            pooling = "mean" if declared == "mean" else "first"
-        elif takes.has_pooler("sequence") or transfer.moves_encoder:
+        knows_classes = bool(takes.stored_head("sequence")) and declared is None
+        if declared == "mean" and takes.pools:
+            pooling = "mean"
+        elif not takes.pools or transfer.moves_encoder or knows_classes:
             pooling = "cls"
         else:
-            pooling = "mean"
+            pooling = "first" if declared == "cls" else "mean"
     elif pooling != "cls" and not takes.pools:
         raise InputError(
             f"classify.pooling is {pooling}, which is for BERT and its relatives: {takes.path} pools in its own way. "

@@ -129,7 +129,8 @@ def finish(
         "task": config.task,
         "task_record": task.record(),
         "max_length": prepared.max_length,
-        "calibration": calibration.to_dict() | {"folded_temperature": _folded(found.calibration, calibration)},
+        "calibration": calibration.to_dict(),
+        "folded_temperature": found.calibration.temperature / calibration.temperature,  # is in the weights of the head
         "extra": extra_record(model),
         "scores": result["dev"],
         "test_scores": result["test"],
@@ -207,11 +208,6 @@ def _fold_temperature(task: AnyTask, model: TaskModel, calibration: Calibration)
         return calibration
     model.divide_scores(calibration.temperature)
     return replace(calibration, temperature=1.0)
-
-
-def _folded(found: Calibration, kept: Calibration) -> float:
-    """The temperature that is in the weights of the saved head."""
-    return found.temperature / kept.temperature
 
 
 def _data_facts(part: DataPart, prepared: Prepared, labels: dict[str, int]) -> DataFacts:
