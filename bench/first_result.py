@@ -88,6 +88,11 @@ def _joined(example: TextExample) -> str:
     return example.text if example.pair is None else f"{example.text} {example.pair}"
 
 
+def read_examples(file: str) -> list[TextExample]:
+    found = [one for one in labelled(file, "classify") if isinstance(one, TextExample)]
+    return [one for one in found if isinstance(one.label, str)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", nargs="+", help="labelled files, one label per text")
@@ -103,7 +108,7 @@ def main() -> None:
         sides |= {"tf-idf*": peer_tf_idf, "vectors*": peer_vectors(given.model)}
     found = []
     for file in given.train:
-        examples = [one for one in labelled(file, "classify") if isinstance(one.label, str)]
+        examples = read_examples(file)
         for size in map(int, given.sizes.split(",")):
             if size >= len(examples) and given.test is None:
                 print(f"{file} has {len(examples)} examples: {size} are too many", file=sys.stderr)
@@ -113,15 +118,13 @@ def main() -> None:
         given.json.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
-def measure(
-    file: str, examples: Sequence[Any], size: int, sides: dict[str, Side], given: argparse.Namespace
-) -> dict[str, Any]:
+def measure(file: str, examples: Part, size: int, sides: dict[str, Side], given: argparse.Namespace) -> dict[str, Any]:
     scores: dict[str, list[float]] = {name: [] for name in sides}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for draw in range(given.draws):
         order = np.random.default_rng(draw).permutation(len(examples))
         train = [examples[number] for number in order[:size]]
-        rest = list(labelled(given.test, "classify")) if given.test else [examples[n] for n in order[size:]]
+        rest = read_examples(given.test) if given.test else [examples[n] for n in order[size:]]
         test = rest[:MOST_TEST]
         for name, side in sides.items():
             began = time.perf_counter()

@@ -94,7 +94,7 @@ def finetune(
     --transfer full       train all parameters
     --transfer top:2      train the last two layers and the head
     --transfer freeze     train the head; the encoder is frozen
-    --transfer features   run the encoder once and train the head on its vectors; the cheapest
+    --transfer features   run the encoder once and fit the head on its vectors; the cheapest
 
     \b
     --model scratch:KIND trains a new encoder without attention:

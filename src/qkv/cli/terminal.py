@@ -202,7 +202,7 @@ def print_result(result: Mapping[str, Any]) -> None:
 
     verdict = result.get("verdict")
     if verdict and verdict["level"] != "good":
-        typer.echo(f"warning: {_plain(verdict['en'])}\n")
+        typer.echo(f"{verdict['level']}: {_plain(verdict['en'])}\n")
     print_scores("held out", result["dev"])
     if result["test"]:
         typer.echo("")

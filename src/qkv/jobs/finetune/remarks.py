@@ -202,7 +202,8 @@ _CHEAPER = {
 def remark_baseline(facts: FinetuneFacts) -> Remark | None:
     """The score against the best baseline: on test if there is one, else on dev.
 
-    Above it by more than the interval: good. Within the interval, or below: a warning that names the cheaper choice.
+    Above it by more than the interval: good. Below it, or no better than always giving one answer: a warning. Above it
+    within the interval: a note that names the cheaper choice.
     """
     what, (part, scored, baselines) = find_metric(facts.main), facts.decisive
     best, value = best_baseline(baselines), scored.values.get(facts.main, math.nan)
@@ -232,11 +233,21 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
                 f"{zh}，低于基线 {level}{sure_zh}（{how.zh}）：{advice.zh}",
             ),
         )
+    if best.key == "constant":
+        return Remark(
+            WARNING,
+            Phrase(
+                f"{en}, and its interval holds the {level} of {how.en}: {advice.en}",
+                f"{zh}，区间包含{how.zh}的 {level}：{advice.zh}",
+            ),
+        )
+    of = task_words(facts.task, facts.kind).of(scored.n)
     return Remark(
-        WARNING,
+        NOTE,
         Phrase(
-            f"{en}, and its interval holds the {level} of a baseline, {how.en}: {advice.en}",
-            f"{zh}，区间包含基线的 {level}（{how.zh}）：{advice.zh}",
+            f"{en}, and {of.en} do not show that it is better than a baseline with {level}, {how.en}, which is the "
+            "cheaper choice. More examples to evaluate on would tell.",
+            f"{zh}，但 {of.zh}不足以说明它胜过基线的 {level}（{how.zh}），后者更省事。增加评估样本才能分出高下。",
         ),
     )
 

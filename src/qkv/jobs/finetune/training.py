@@ -297,7 +297,7 @@ def build_trainer(
         sizes=None if isinstance(train, Vectors) else _sizes(train, per_step, at_once, seed),
         around=WeightCasts,
     )
-    if is_fitted(prepared):
+    if is_fitted(prepared) and isinstance(task, TextTask):
         return HeadFit(job, train, prepared.data.train.examples, task, weights, seed, progress)
     return Trainer(job, replace(config.train, seed=seed), progress)
 

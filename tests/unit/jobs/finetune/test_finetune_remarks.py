@@ -53,7 +53,7 @@ def test_a_score_without_an_interval_stands_for_itself() -> None:
     ("low", "high", "tf_idf", "level", "words"),
     [
         (0.63, 0.81, 0.818, WARNING, "below"),
-        (0.63, 0.81, 0.7, WARNING, "interval"),
+        (0.63, 0.81, 0.7, NOTE, "cheaper"),
         (0.63, 0.81, 0.6, GOOD, "above"),
     ],
 )
