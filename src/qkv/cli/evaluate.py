@@ -181,12 +181,15 @@ def evaluate(
     qkv evaluate run --pairs test.de test.en
     qkv evaluate run --pairs test.de test.en --decoding beams=1 --out translations.jsonl
 
+    RUN with its training file in place also shows what simple baselines reach (tf-idf with logistic regression, the
+    most frequent label, a dictionary of entities).
+
     --against adds the difference of the main score with its interval and p-value (paired bootstrap). --json prints one
     document: file, examples, scores, intervals, labels, windowed, n_unknown, dropped, …; for pairs files,
     scores (bleu, chrf, their signatures and intervals, exact, by_length), not_translated, unknown, dropped, …
     """
     from qkv.api.evaluate import evaluate_file
-    from qkv.cli.terminal import print_json, print_scores, progress, warn_unknown
+    from qkv.cli.terminal import baseline_lines, print_json, print_scores, progress, warn_unknown
     from qkv.text.unknown import UnknownFacts
     from qkv.train.device import device_named
 
@@ -225,7 +228,7 @@ def evaluate(
         print_json(found)
         return
     print_scores(Path(file).name, found["scores"])
-    for line in _remarks(found):
+    for line in [*baseline_lines({Path(file).name: found["baselines"]}, found["scores"]["main"]), *_remarks(found)]:
         typer.echo(line)
 
 

@@ -101,7 +101,7 @@ def finetune(
     --transfer full       train all parameters
     --transfer top:2      train the last two layers and the head
     --transfer freeze     train the head; the encoder is frozen
-    --transfer features   run the encoder once and train the head on its vectors; the cheapest
+    --transfer features   run the encoder once and fit the head on its vectors; the cheapest
 
     Without --epochs or --minutes a run is planned for at most 10 minutes, if 2 epochs fit: the first steps are timed.
 

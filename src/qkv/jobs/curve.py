@@ -40,6 +40,7 @@ from qkv.report.tables import Bar, BarTable, TableCell
 from qkv.tasks.predictor import Vectors
 from qkv.tasks.table import SHARE, Metric, find_metric, task_words
 from qkv.tasks.task import Features
+from qkv.tasks.texts import BEFORE_POOLING
 from qkv.train.device import device_named
 from qkv.train.log import Progress, Silent
 from qkv.train.run_folder import Outcome, add_line, read_lines
@@ -569,7 +570,8 @@ class CurveSession:
         write_text(self.out / "result.json", to_json(_make_result(facts)))
 
 
-CURVES = Lifecycle("curve", CurveConfig(), CurveSession)
+CURVES = Lifecycle("curve", CurveConfig(finetune=FinetuneConfig(classify=BEFORE_POOLING)), CurveSession)
+"""The defaults are those of a resumed run: what an old config.toml does not name is as it was then."""
 
 
 def read_points(run: Path) -> list[dict[str, Any]]:
