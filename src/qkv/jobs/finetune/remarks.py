@@ -274,7 +274,9 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
                 f"{zh}，低于基线 {level}{sure_zh}（{how.zh}）：{advice.zh}",
             ),
         )
-    if best.key == "constant":
+    constant = next((one for one in baselines if one.key == "constant"), None)
+    if constant is not None and low <= constant.value:
+        level, how, advice = what.shown(constant.value), constant.name, _CHEAPER["constant"]
         return Remark(
             WARNING,
             Phrase(
