@@ -138,7 +138,7 @@ def told(
         "system": system,
         "data": str(data),
         "out": str(out),
-        "recipe": str(ROOT / "recipes" / RECIPES[system]),
+        "recipe": str(ROOT / "src" / "qkv" / "zoo" / "recipes" / RECIPES[system]),
         "flags": {**time_or_steps, "device": budget.device, **size},
         "settings": settings(system, shapes, budget),
     }

@@ -31,7 +31,7 @@ PROSE = frozenset("message notes note verdict reason remarks about limits read_a
 """Keys whose texts may be reworded."""
 OF_A_MACHINE = frozenset(
     "seconds seconds_vectors tokens_per_second peak_memory share_of_peak bleu_signature chrf_signature qkv "
-    "model_sha256 environment".split()
+    "model_sha256 environment failure".split()
 )
 """Keys whose values differ between machines, or between versions of a library."""
 

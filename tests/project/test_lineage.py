@@ -107,7 +107,7 @@ DIFFERENCES: dict[str, set[str]] = {
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 def test_trainings_are_their_recipes_but_for_what_is_told(system: str) -> None:
     config = config_of(system, systems.Budget(), systems.Shapes.equal(20_000, "mini"))
-    own = configured(system, "shards", ROOT / "recipes" / systems.RECIPES[system])
+    own = configured(system, "shards", ROOT / "src" / "qkv" / "zoo" / "recipes" / systems.RECIPES[system])
     theirs, ours = flat(own), flat(config)
     changed = {key for key in ours if ours[key] != theirs[key]} - LOGGING - {"device"}
     assert changed == DIFFERENCES[system]

@@ -175,7 +175,7 @@ def test_bad_commands(
         (["finetune", "classify", *model, *out, "--set", "train.lrr=1"], "Did you mean 'lr'"),
         (["finetune", "classify", *model, *out, "--crf"], "--crf is for tag"),
         (["finetune", "classify", *model, "--train", "nowhere.csv", "--out", "x"], "nowhere.csv"),
-        (["finetune", "classify", *model, *out[:2], "--out", str(run)], "holds a run already"),
+        (["finetune", "classify", *model, *out[:2], "--out", str(run)], "holds a finished run"),
         (["finetune", "--resume", str(tmp_path)], "is not a run"),
         (["finetune", "--resume", str(run), "--lr", "1"], "leave out everything else"),
         (["evaluate", str(pretrained), str(file)], "cannot predict"),

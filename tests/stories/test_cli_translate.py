@@ -270,7 +270,7 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["train", "translate", "--resume", "{t}", "--epochs", "3"], "leave out everything else"),
         (
             ["train", "translate", "--pairs", "x", "--out", "{t}"],
-            "holds a run already. Go on with it: qkv train translate",
+            "holds a finished run. Give another folder, or replace the run with --overwrite",
         ),
         (["pretrain", "--resume", "{t}"], "is a translation run: qkv train translate --resume"),
     ],

@@ -240,8 +240,8 @@ def test_what_a_run_works_out_cannot_be_set(tmp_path: Path, pretrained: Path) ->
     with pytest.raises(InputError, match="train.steps is worked out .* Set epochs instead"):
         resolve_finetune_settings("classify", str(pretrained), None, None, {}, ["train.steps=7"])
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text("[train]\nminutes = 1.0\n", encoding="utf-8")
-    with pytest.raises(InputError, match="train.minutes is worked out"):
+    recipe.write_text("[train]\nleast = 0.5\n", encoding="utf-8")
+    with pytest.raises(InputError, match="train.least is worked out"):
         resolve_finetune_settings("classify", str(pretrained), None, recipe)
 
 

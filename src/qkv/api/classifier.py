@@ -37,7 +37,7 @@ from qkv.models.folders.own import add_to_record
 from qkv.models.table import open_model
 from qkv.tasks import classify
 from qkv.train.device import device_named
-from qkv.train.log import Silent, for_stderr
+from qkv.train.log import Callback, Silent, WithCallbacks, for_stderr
 from qkv.train.run_folder import model_folder
 
 LABEL_KINDS = {"auto": None, "single": "single", "multi": "lists", "regression": "numbers"}
@@ -163,7 +163,8 @@ class Classifier:
     word vectors, a language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a
     `tokenizer`, all as in `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives
     features. `settings` are changes to a run's config in the words of `qkv finetune --set`, such as
-    ["texts_per_step=16"]. After `fit`: `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
+    ["texts_per_step=16"]. `callbacks` have `on_log(line)` and `on_end(result)`: the lines of log.jsonl as they are
+    written, and the figures. After `fit`: `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
 
     >>> judge = Classifier(transfer="features")                                               # doctest: +SKIP
     >>> judge.fit(["快递太慢", "质量很好", …], ["bad", "good", …]).predict(["下次还来"])      # doctest: +SKIP
@@ -180,12 +181,13 @@ class Classifier:
         class_weights: str = "none",
         dev_share: float = 0.1,
         kind: str = "auto",
-        device: str = "cpu",
+        device: str = "auto",
         threads: int | None = None,
         settings: Sequence[str] = (),
         verbose: bool = False,
         embeddings: str | Path | None = None,
         tokenizer: str | Path | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         # stored unchanged and checked by fit, since a grid search sets them one by one
         self.model = model
@@ -202,6 +204,7 @@ class Classifier:
         self.verbose = verbose
         self.embeddings = embeddings
         self.tokenizer = tokenizer
+        self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fine-tune the model on these examples, from the start."""
@@ -231,7 +234,8 @@ class Classifier:
         data = _split(examples, config)
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
             with for_stderr() if self.verbose else nullcontext(Silent()) as progress:
-                finished = make_finetuning(data).start(config, Path(folder) / "run", progress)
+                followed = WithCallbacks(progress, self.callbacks)
+                finished = make_finetuning(data).start(config, Path(folder) / "run", followed)
             if not finished.finished:
                 raise KeyboardInterrupt  # a run in a temporary folder cannot be resumed
             self.result_ = finished.result
@@ -295,7 +299,7 @@ class Classifier:
         return self.model_.save(folder)
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu", threads: int | None = None) -> Self:
+    def load(cls, folder: str | Path, device: str = "auto", threads: int | None = None) -> Self:
         """Load a folder that `save` wrote, or a classifier of `qkv finetune`; a further `fit` starts from it."""
         loaded = open_model(model_folder(locate(folder)))
         model = Model(loaded, device_named(device), threads)

@@ -18,23 +18,28 @@ from numpy.typing import NDArray
 from qkv.api.model import load_for
 from qkv.api.predict import make_record, remembered_columns
 from qkv.api.translator import Translator, load_translator
+from qkv.config import merge, read_toml
 from qkv.data.labelled.examples import Example
 from qkv.data.labelled.reader import labelled
 from qkv.data.pairs.files import Pair, PairFiles
 from qkv.errors import InputError
 from qkv.files import replaced_file, sha256_of
+from qkv.jobs.finetune.data import check_data_unchanged, read_data
 from qkv.jobs.finetune.evaluate import evaluate_examples
 from qkv.jobs.finetune.run import scored_dict
+from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.translate.data import LOOKED_AT, detect_languages
 from qkv.jobs.translate.training import PairEvaluation, find_untranslatable, translate_pairs
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
 from qkv.models.family import HAS_TASK
 from qkv.search.options import GenerateConfig
+from qkv.tasks.baselines import Baseline, BaselineScores, fit_baselines
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement
 from qkv.tasks.translate import check_scores, score_translations
 from qkv.text.languages import base_of, check_language, check_letters
+from qkv.train.run_folder import CONFIG
 
 _Floats = NDArray[np.float64]
 _FAULTS = 50  # told in full
@@ -49,7 +54,7 @@ def evaluate_file(
     columns: Mapping[str, str] | None = None,
     format: str | None = None,
     separator: str | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -74,6 +79,7 @@ def evaluate_file(
     known = trained.get("train_sha256")
     is_training = known is not None and sha256_of(source.path) == known
     examples = Adapted(source, task)
+    compared = BaselineScores(task, fit_run_baselines(run, task))
     mine: list[tuple[float, ...]] = []
 
     def keep(example: Example, result: Any, judgement: Judgement) -> None:
@@ -81,8 +87,14 @@ def evaluate_file(
             mine.append(task.statistics(example, result, judgement))
 
     answers, unknown = model.watch_unknown(model.answer_stream(examples, needs_labels=True))
+
+    def answered() -> Iterator[tuple[list[Example], list[Any]]]:
+        for chunk, results in answers:
+            compared.add(chunk)
+            yield chunk, results
+
     if out is None:
-        found = evaluate_examples(task, answers, progress, keep)
+        found = evaluate_examples(task, answered(), progress, keep)
     else:
         with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
@@ -91,7 +103,7 @@ def evaluate_file(
                 verdict = {"expected": judgement.expected, "right": judgement.right}
                 lines.write(json.dumps(make_record(example, result) | verdict, ensure_ascii=False) + "\n")
 
-            found = evaluate_examples(task, answers, progress, write)
+            found = evaluate_examples(task, answered(), progress, write)
     faults, unread = source.faults, unknown.facts()
     document: dict[str, Any] = {
         "run": str(run),
@@ -110,6 +122,7 @@ def evaluate_file(
         "against": None,
         "is_training_file": is_training,
         "read_as": source.describe(),
+        "baselines": [one.to_dict() for one in compared.result()] or None,
     }
     if other is not None:
         theirs: list[tuple[float, ...]] = []
@@ -125,6 +138,19 @@ def evaluate_file(
             **compare_answers(task, np.array(mine), np.array(theirs)),
         }
     return document
+
+
+def fit_run_baselines(run: str | Path, task: AnyTask) -> list[Baseline]:
+    """The baselines of a run's training examples; none of a model without its run, or whose files have changed."""
+    folder = Path(run).expanduser()
+    if not (folder / CONFIG).is_file():
+        return []
+    config = merge(FinetuneConfig(), read_toml(folder / CONFIG), str(folder / CONFIG))
+    try:
+        check_data_unchanged(config.data)
+        return fit_baselines(task, read_data(config).train.examples)
+    except InputError:  # the files are gone or changed: the scores are right without a baseline
+        return []
 
 
 @dataclass(frozen=True)
@@ -187,7 +213,7 @@ def evaluate_pairs(
     decoding: ChooseDecoding | None = None,
     against: str | Path | None = None,
     out: Path | None = None,
-    device: str = "cpu",
+    device: str = "auto",
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:

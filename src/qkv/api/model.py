@@ -441,7 +441,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(
-    name: str | Path = DEFAULT_MODEL, device: str = "cpu", threads: int | None = None, dtype: str = "float32"
+    name: str | Path = DEFAULT_MODEL, device: str = "auto", threads: int | None = None, dtype: str = "float32"
 ) -> Model:
     """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
 
@@ -465,7 +465,7 @@ def load(
 
 
 def load_for(
-    wanted: Ability[Any], name: str | Path, device: str = "cpu", threads: int | None = None, dtype: str = "float32"
+    wanted: Ability[Any], name: str | Path, device: str = "auto", threads: int | None = None, dtype: str = "float32"
 ) -> Model:
     """`load`, but a folder without the ability `wanted` is refused with a message about it."""
     if threads is not None and threads < 1:

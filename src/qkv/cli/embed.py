@@ -19,6 +19,7 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
+    choose_device,
     load_model,
     write,
 )
@@ -146,7 +147,7 @@ def embed_texts(
             "--skip-empty", help="Skip texts of files and standard input that have no token or no known word."
         ),
     ] = False,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     dtype: DtypeOption = "float32",
     as_json: JsonOption = False,
@@ -187,7 +188,7 @@ def embed_texts(
         raise InputError("--text names a column of a file: give the file with --file.")
     if tokens:
         check_tokens(out, pooling)
-    loaded = load_model(model, device=device, threads=threads, dtype=dtype)
+    loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
     how = (pooling, normalize, layer)
     # a text without a known word has no mean, but its tokens can be listed without vectors
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks

@@ -20,6 +20,7 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
+    choose_device,
     drop_missing,
     write,
 )
@@ -164,7 +165,7 @@ def evaluate(
     choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -181,17 +182,20 @@ def evaluate(
     qkv evaluate run --pairs test.de test.en
     qkv evaluate run --pairs test.de test.en --decoding beams=1 --out translations.jsonl
 
+    RUN with its training file in place also shows what simple baselines reach (tf-idf with logistic regression, the
+    most frequent label, a dictionary of entities).
+
     --against adds the difference of the main score with its interval and p-value (paired bootstrap). --json prints one
     document: file, examples, scores, intervals, labels, windowed, n_unknown, dropped, …; for pairs files,
     scores (bleu, chrf, their signatures and intervals, exact, by_length), not_translated, unknown, dropped, …
     """
     from qkv.api.evaluate import evaluate_file
-    from qkv.cli.terminal import print_json, print_scores, progress, warn_unknown
+    from qkv.cli.terminal import baseline_lines, print_json, print_scores, progress, warn_unknown
     from qkv.text.unknown import UnknownFacts
     from qkv.train.device import device_named
 
     check_not_read(out, [file, *(pairs or ())])
-    device_named(device)  # report a missing device first
+    device_named(device := choose_device(device))  # report a missing device first
     columns = drop_missing(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )
@@ -225,7 +229,7 @@ def evaluate(
         print_json(found)
         return
     print_scores(Path(file).name, found["scores"])
-    for line in _remarks(found):
+    for line in [*baseline_lines({Path(file).name: found["baselines"]}, found["scores"]["main"]), *_remarks(found)]:
         write(line)
 
 

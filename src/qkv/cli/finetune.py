@@ -16,6 +16,8 @@ from qkv.cli.options import (
     JsonOption,
     KindOption,
     LabelColumn,
+    MinutesOption,
+    OverwriteOption,
     PairColumn,
     PretrainedOption,
     QuestionColumn,
@@ -58,6 +60,7 @@ def finetune(
         int | None, typer.Option("--seeds", metavar="N", help="Train with N seeds; report mean ± standard deviation.")
     ] = None,
     epochs: EpochsOption = None,
+    minutes: MinutesOption = None,
     lr: RateOption = None,
     class_weights: Annotated[
         str | None,
@@ -81,6 +84,7 @@ def finetune(
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     settings: SetOption = None,
+    overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -99,7 +103,9 @@ def finetune(
     --transfer full       train all parameters
     --transfer top:2      train the last two layers and the head
     --transfer freeze     train the head; the encoder is frozen
-    --transfer features   run the encoder once and train the head on its vectors; the cheapest
+    --transfer features   run the encoder once and fit the head on its vectors; the cheapest
+
+    Without --epochs or --minutes a run is planned for at most 10 minutes, if 2 epochs fit: the first steps are timed.
 
     \b
     --model scratch:KIND trains a new encoder without attention:
@@ -142,6 +148,7 @@ def finetune(
         "data.skip_bad": skip_bad or None,
         "seeds": seeds,
         "epochs": epochs,
+        "train.minutes": minutes,
         "train.lr": lr,
         "class_weights": class_weights,
         "classify.kind": kind,
@@ -150,7 +157,7 @@ def finetune(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        refuse_with_resume(task, flags, out, recipe, settings, transfer)
+        refuse_with_resume(task, flags, out, recipe, settings, transfer, overwrite)
         with for_stderr() as progress:
             finished = FINETUNING.resume(resume, progress)
     else:
@@ -160,7 +167,7 @@ def finetune(
 
         with for_stderr() as progress:
             config = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
-            finished = FINETUNING.start(config, out, progress)
+            finished = FINETUNING.start(config, out, progress, overwrite)
     run = finished.run
     readers = "qkv" if model_type_of(run / "model") in OWN_TYPES else "qkv and transformers"
     left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the report"
@@ -199,6 +206,7 @@ def curve(
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     settings: SetOption = None,
+    overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -244,7 +252,7 @@ def curve(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        refuse_with_resume(task, flags, out, shares, draws, recipe, settings, transfer)
+        refuse_with_resume(task, flags, out, shares, draws, recipe, settings, transfer, overwrite)
         from qkv.jobs.curve import CURVES
 
         with for_stderr() as progress:
@@ -260,7 +268,7 @@ def curve(
 
         with for_stderr() as progress:
             tuned = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
-            finished = CURVES.start(CurveConfig(**wanted, finetune=tuned), out, progress)
+            finished = CURVES.start(CurveConfig(**wanted, finetune=tuned), out, progress, overwrite)
     report_result("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
 
 

@@ -13,6 +13,7 @@ from qkv.cli.options import (
     JsonOption,
     ThreadsOption,
     check_not_read,
+    choose_device,
     suffix_of,
     text_or_stdin,
 )
@@ -81,7 +82,7 @@ def generate_texts(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .txt or .jsonl.")] = None,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     dtype: DtypeOption = "float32",
     precision: Annotated[
@@ -152,7 +153,7 @@ def generate_texts(
         raise InputError("Standard input is empty. Write something, or leave - out to generate without a prompt.")
     from qkv.api.generator import Generator
 
-    generator = Generator(model, device, threads, dtype, precision)
+    generator = Generator(model, choose_device(device, precision), threads, dtype, precision)
     for note in generator.notes:
         say(f"note: {note}")
     how: dict[str, Any] = {"begins": begins, "fit": "max_length" not in wanted}

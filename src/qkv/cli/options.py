@@ -26,7 +26,8 @@ ModelOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 LanguageOption = Annotated[str, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:0 or mps.")]
+_DEVICES = "auto (the fastest that is found), cpu, cuda, cuda:0 or mps."
+DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help=_DEVICES)]
 DtypeOption = Annotated[
     str,
     typer.Option(
@@ -39,6 +40,18 @@ ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", hel
 def write(message: str, err: bool = False) -> None:
     """Print a message in the user's language."""
     typer.echo(translate(message), err=err)
+
+
+def choose_device(name: str, precision: str = "fp32") -> str:
+    """Return the device for "auto", and print it if it is not the CPU. Reduced precisions run on a CPU."""
+    from qkv.train.device import AUTO, describe_device, fastest_device
+
+    if name != AUTO:
+        return name
+    found = fastest_device() if precision == "fp32" else "cpu"
+    if found != "cpu":
+        write(f"device: {describe_device(found)}", err=True)
+    return found
 
 
 def load_model(model: str, **how: Any) -> "Model":
@@ -135,8 +148,30 @@ def drop_missing(**options: str | None) -> dict[str, str]:
 # Training: run folder and settings.
 
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="New folder for the run.")]
-RecipeOption = Annotated[Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file with settings.")]
-TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")]
+
+
+def locate_recipe(name: Path | None) -> Path | None:
+    """Return a file as it is, and the path of a recipe of the package for its name."""
+    own = Path(__file__).parents[1] / "zoo" / "recipes"
+    if name is None or name.expanduser().exists():
+        return name
+    if name.parent == Path("recipes") and (own / name.name).is_file():  # where a clone once had them
+        return own / name.name
+    if name.suffix or len(name.parts) > 1:
+        return name
+    known = sorted(file.stem for file in own.glob("*.toml"))
+    if str(name) not in known:
+        hint = did_you_mean(str(name), known)
+        raise InputError(f"There is no recipe '{name}'.{hint} Known: {', '.join(known)}; or give a TOML file.")
+    return own / f"{name}.toml"
+
+
+RecipeOption = Annotated[
+    Path | None,
+    typer.Option("--recipe", metavar="RECIPE", help="Recipe of the package, or a TOML file.", callback=locate_recipe),
+]
+TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help=_DEVICES)]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; repeatable.")
 ]
@@ -173,6 +208,10 @@ TransferOption = Annotated[
     str | None, typer.Option("--transfer", metavar="WAY", help="Layers to train: full, top:K, freeze or features.")
 ]
 EpochsOption = Annotated[float | None, typer.Option("--epochs", metavar="E", help="Number of epochs.")]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option("--minutes", metavar="M", help="Maximum training time; converted to epochs at the start."),
+]
 RateOption = Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Peak learning rate.")]
 KindOption = Annotated[
     str | None, typer.Option("--kind", metavar="KIND", help="Kind of classify: single, multi or regression.")

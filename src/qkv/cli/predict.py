@@ -13,6 +13,7 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
+    choose_device,
     drop_missing,
     suffix_of,
 )
@@ -47,7 +48,7 @@ def predict(
     text: TextColumn = None,
     pair: PairColumn = None,
     format: FormatOption = None,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,7 +83,7 @@ def predict(
     from qkv.cli.terminal import ResultPrinter, print_json, progress, say, say_windows, warn_unknown
     from qkv.models.family import HAS_TASK
 
-    model = load_for(HAS_TASK, run, device, threads)
+    model = load_for(HAS_TASK, run, choose_device(device), threads)
     columns = drop_missing(text=text, pair=pair)
     source = open_inputs(
         model.solver.task,

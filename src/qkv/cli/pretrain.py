@@ -4,7 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.cli.options import JsonOption, RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice, report_outcome
+from qkv.cli.options import (
+    JsonOption,
+    OverwriteOption,
+    RecipeOption,
+    ResumeOption,
+    RunOption,
+    SetOption,
+    TrainingDevice,
+    report_outcome,
+)
 from qkv.errors import InputError, did_you_mean
 from qkv.models.table import PRETRAINED
 
@@ -29,6 +38,7 @@ def pretrain(
     ] = None,
     device: TrainingDevice = None,
     settings: SetOption = None,
+    overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,11 +58,11 @@ def pretrain(
     \b
     qkv pretrain bert --size mini --data shards --out run
     qkv pretrain bert --data shards --out run --minutes 20 --set train.lr=5e-4
-    qkv pretrain bert --data shards --out run --init qkv-mini --recipe recipes/adapt.toml
+    qkv pretrain bert --data shards --out run --init qkv-mini --recipe adapt
     qkv pretrain gpt --size mini --data shards --out gpt --minutes 20
     qkv pretrain word2vec --data shards --out vectors
     qkv pretrain rnnlm --data shards --out lm --set rnnlm.cell=gru
-    qkv pretrain elmo --data shards --out elmo --recipe recipes/elmo.toml
+    qkv pretrain elmo --data shards --out elmo --recipe elmo
     qkv pretrain --resume run
 
     \b
@@ -70,7 +80,7 @@ def pretrain(
 
     if resume is not None:
         given: dict[str, object] = {"--data": data, "--out": out, "--size": size, "--recipe": recipe, "--init": init}
-        given |= {"--minutes": minutes, "--device": device, "--set": settings}
+        given |= {"--minutes": minutes, "--device": device, "--set": settings, "--overwrite": overwrite or None}
         if clash := [name for name, value in given.items() if value is not None]:
             raise InputError(f"--resume uses the settings of the run; leave out {', '.join(clash)}.")
         trained = job.read_model_name(resume)
@@ -88,7 +98,7 @@ def pretrain(
     flags = {"data": data, "size": size, "train.minutes": minutes, "init": init, "device": device}
     config = job.resolve_pretraining_settings(model, Requested(recipe, flags, settings or ()))
     with for_stderr() as progress:
-        finished = job.start(config, out, progress)
+        finished = job.start(config, out, progress, overwrite)
     report_pretrained(model, finished, as_json)
 
 

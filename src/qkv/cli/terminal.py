@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.cli.options import write
-from qkv.text.messages import translate
+from qkv.text.messages import language, translate
 
 if TYPE_CHECKING:
     from qkv.data.batch import Watch
@@ -241,11 +241,17 @@ METRIC_NAMES = {
     "spearman": "Spearman",
 }
 _MOST_LABELS = 40
-_FEWEST = 20  # examples for which an abstention threshold is fitted
 
 
 def print_result(result: Mapping[str, Any]) -> None:
-    """Print the result of a fine-tuning run."""
+    """Print the result of a fine-tuning run: first a failure, or that the baselines are not beaten."""
+    from qkv.jobs.finetune.facts import explain_threshold
+
+    failure, verdict = result.get("failure"), result.get("verdict")
+    if failure:
+        console().print(f"{failure['en']}\n".replace("\u00a0", " "), style="bold red", markup=False, soft_wrap=True)
+    elif verdict and verdict["level"] != "good":
+        typer.echo(f"{verdict['level']}: {_plain(verdict['en'])}\n")
     print_scores("held out", result["dev"])
     if result["test"]:
         typer.echo("")
@@ -253,29 +259,40 @@ def print_result(result: Mapping[str, Any]) -> None:
     seeds = result["seeds"]
     if len(seeds["values"]) > 1:
         write(f"\n{len(seeds['values'])} seeds: {result['main']} {seeds['mean']:.4f} ± {seeds['deviation']:.4f}")
-    if result["baseline"]:
-        write(f"\nalways answering '{result['baseline']['label']}': {result['baseline'][result['main']]:.4f}")
+    for line in baseline_lines(result.get("baselines") or {}, result["main"]):
+        write(line)
     found = result["calibration"]
     if found:
         error = found["expected_calibration_error"]
-        write(
-            f"calibration error {error['before']:.3f} → {error['after']:.3f} (temperature {found['temperature']:.2f})"
-        )
-        if found["answered"] is None and (result["kind"] == "multi" or result["dev"]["examples"] < _FEWEST):
-            pass  # no threshold was fitted
-        elif found["answered"] is None:
-            write(f"no threshold reaches {found['precision_target']:.0%} precision: a person should check its answers")
+        if found["temperature"] == 1.0:
+            write(f"calibration error {error['before']:.3f}; no temperature lowers it, so none is used")
         else:
             write(
-                f"at {found['precision_target']:.0%} precision it answers {found['answered']:.0%} automatically "
-                f"(probability ≥ {found['abstain_below']:.2f})"
+                f"calibration error {error['before']:.3f} → {error['after']:.3f} "
+                f"(temperature {found['temperature']:.2f})"
             )
+        if (threshold := explain_threshold(found)) is not None:
+            typer.echo(_plain(getattr(threshold, language())))
     if result["dropped"] or result["mended"]:
         write(f"examples dropped: {result['dropped']:,}, repaired: {result['mended']:,} (see faults.jsonl)")
 
 
-def print_scores(name: str, scores: Mapping[str, Any]) -> None:
+def baseline_lines(baselines: Mapping[str, Any], main: str) -> list[str]:
+    """A line per part with baselines: dev, test."""
+    lines = []
+    for part, found in baselines.items():
+        if found:
+            names = "; ".join(f"{one['name']} {one['value']:.4f}" for one in found)
+            lines.append(f"{METRIC_NAMES.get(main, main)} of baselines on {part}: {names}")
+    return ["", *lines] if lines else []
 
+
+def _plain(text: str) -> str:
+    """A sentence of a report for a terminal: with plain spaces."""
+    return text.replace("\u00a0", " ")
+
+
+def print_scores(name: str, scores: Mapping[str, Any]) -> None:
     rows = []
     for key, (low, high) in scores["intervals"].items():
         if key == "micro_f1" and scores.get("accuracy") == scores[key]:

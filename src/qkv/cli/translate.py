@@ -11,6 +11,7 @@ from qkv.cli.options import (
     JsonOption,
     LanguageOption,
     Noun,
+    OverwriteOption,
     RecipeOption,
     ResumeOption,
     RunOption,
@@ -19,6 +20,7 @@ from qkv.cli.options import (
     TrainingDevice,
     Verb,
     check_not_read,
+    choose_device,
     report_result,
     suffix_of,
     write,
@@ -118,6 +120,7 @@ def train_translate(
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     settings: SetOption = None,
+    overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,7 +134,7 @@ def train_translate(
     qkv train translate --pairs train.de train.en --dev val.de val.en --test test.de test.en --out run
     qkv train translate --pairs cmn.txt --languages en-zh --separate --epochs 30 --out run
     qkv train translate --model seq2seq --pairs train.de train.en --out run --set seq2seq.context=fixed
-    qkv train translate --recipe recipes/translate-multi30k.toml --pairs train.de train.en --device cuda --out run
+    qkv train translate --recipe translate-multi30k --pairs train.de train.en --device cuda --out run
     qkv train translate --resume run
 
     \b
@@ -168,7 +171,7 @@ def train_translate(
         given["bitext.source_language"], given["bitext.target_language"] = split_two(languages, "-", "--languages")
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        if flags or any(one is not None for one in (out, model, recipe, settings, example)):
+        if flags or overwrite or any(one is not None for one in (out, model, recipe, settings, example)):
             raise InputError("--resume uses the settings of the run; leave out everything else.")
         from qkv.jobs.translate.training import TRANSLATING
 
@@ -183,14 +186,20 @@ def train_translate(
 
         parts = [flags.get(f"bitext.{part}") or () for part in ("train", "dev", "test", "more")]
         say_encodings(file for files in parts for file in ([files] if isinstance(files, str) else files))
-        finished = _begin(example, model, out, recipe, flags, settings or [])
+        finished = _begin(example, model, out, recipe, flags, settings or [], overwrite)
     run = finished.run
     left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the report"
     report_result("translate", finished, as_json, _show, left)
 
 
 def _begin(
-    example: str | None, model: str | None, out: Path, recipe: Path | None, flags: dict[str, Any], settings: list[str]
+    example: str | None,
+    model: str | None,
+    out: Path,
+    recipe: Path | None,
+    flags: dict[str, Any],
+    settings: list[str],
+    overwrite: bool,
 ) -> Any:
     from qkv.config import Requested
     from qkv.errors import did_you_mean
@@ -208,8 +217,8 @@ def _begin(
         raise InputError(_NOTHING)
     with for_stderr() as progress:
         if example is not None:
-            return start_example(example, config, out, progress)
-        return TRANSLATING.start(config, out, progress)
+            return start_example(example, config, out, progress, overwrite)
+        return TRANSLATING.start(config, out, progress, overwrite)
 
 
 def split_two(text: str, separator: str, option: str) -> tuple[str, str]:
@@ -296,7 +305,7 @@ def translate_texts(
     ] = None,
     lang: LanguageOption = "en",
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .txt, .tsv or .jsonl.")] = None,
-    device: DeviceOption = "cpu",
+    device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     precision: Annotated[
         str,
@@ -367,7 +376,7 @@ def translate_texts(
 
     # report unknown options before a model is loaded
     wanted |= parse_decoding(options or [])
-    translator = load_translator(run, device, threads, precision)
+    translator = load_translator(run, choose_device(device, precision), threads, precision)
     for note in translator.notes:
         say(f"note: {note}")
     config = resolve_decoding(translator, wanted)

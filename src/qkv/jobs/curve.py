@@ -40,6 +40,7 @@ from qkv.report.tables import Bar, BarTable, TableCell
 from qkv.tasks.predictor import Vectors
 from qkv.tasks.table import SHARE, Metric, find_metric, task_words
 from qkv.tasks.task import Features
+from qkv.tasks.texts import BEFORE_POOLING
 from qkv.train.device import device_named
 from qkv.train.log import Progress, Silent
 from qkv.train.run_folder import Outcome, add_line, read_lines
@@ -375,6 +376,8 @@ class CurveConfig:
             raise InputError(f"shares are above 0 and at most 1, such as 0.1,0.3,1, unlike {list(self.shares)}.")
         if self.draws < 1:
             raise InputError(f"draws must be at least 1, not {self.draws}.")
+        if self.finetune.train.minutes is not None:
+            raise InputError("A curve has no time budget: give --epochs instead of train.minutes.")
         if self.finetune.seeds != 1:
             raise InputError("Every draw of a curve has its own seed: give --draws instead of seeds.")
 
@@ -502,6 +505,8 @@ class PointProgress:
     def step(self, step: int, figures: Mapping[str, Any]) -> None:
         self.whole.step(self.before + round(self.planned * step / self.steps), figures)
 
+    def log(self, line: Mapping[str, Any]) -> None: ...
+    def end(self, result: Mapping[str, Any]) -> None: ...
     def message(self, text: str) -> None:
         if text.startswith("warning"):  # the evaluations of every point are not shown
             self.whole.message(text)
@@ -544,6 +549,7 @@ class CurveSession:
                 return found
             progress.message(f"{name}: {plan.task.main} {found['score']:.4f}")
             add_line(out / "points.jsonl", found)
+            progress.log(found)
             shutil.rmtree(folder, ignore_errors=True)
             self._report()
             done += cost
@@ -564,7 +570,8 @@ class CurveSession:
         write_text(self.out / "result.json", to_json(_make_result(facts)))
 
 
-CURVES = Lifecycle("curve", CurveConfig(), CurveSession)
+CURVES = Lifecycle("curve", CurveConfig(finetune=FinetuneConfig(classify=BEFORE_POOLING)), CurveSession)
+"""The defaults are those of a resumed run: what an old config.toml does not name is as it was then."""
 
 
 def read_points(run: Path) -> list[dict[str, Any]]:

@@ -6,21 +6,25 @@ one process that works on a run.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.labelled.examples import Fault
+from qkv.errors import InputError
 from qkv.files import read_object, write_text
+from qkv.train.device import AUTO, describe_device, fastest_device
 from qkv.train.log import Progress
 from qkv.train.run_folder import (
     CONFIG,
     Outcome,
     Sessions,
     begin,
+    job_of,
     read_lines,
     remove_drafts,
+    remove_run,
     settings_of,
     write_settings,
 )
@@ -102,16 +106,26 @@ class Lifecycle(Generic[_C]):
     open: Callable[[_C, Path, Progress, bool], Session[_C]]  # True for a new run: sources are pinned, else checked
     ended: Callable[[Path, Mapping[str, Any]], Finished | None] = ended_by_result
 
-    def start(self, config: _C, out: Path, progress: Progress) -> Finished:
-        """Start a run in a new folder."""
-        begin(out, self.job)
-        return self.start_in(config, out, progress)
+    def start(self, config: _C, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
+        """Start a run in a new folder, or in place of the run that it holds."""
+        self.check_folder(out, overwrite)
+        return self.start_in(config, out, progress, overwrite)
 
-    def start_in(self, config: _C, out: Path, progress: Progress) -> Finished:
+    def check_folder(self, out: Path, overwrite: bool = False) -> None:
+        """Raise if the folder cannot take a new run."""
+        mine = (out / CONFIG).exists() and job_of(out) in (None, self.job)
+        begin(out, self.job, mine and self.ended(out, settings_of(out, self.job)) is not None, overwrite)
+
+    def start_in(self, config: _C, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
         """Start a run in a folder that is already prepared."""
-        session = self.open(config, out, progress, True)
+        session = self.open(pinned := pin_device(config), out, progress, True)
+        if pinned is not config:  # only now: an error about the sources comes first
+            progress.message(f"device: {describe_device(AUTO)}")
+        if overwrite:  # only now: the sources of the new run were read and found good
+            check_outside(session.config, out)
+            remove_run(out)
         write_settings(out, self.job, to_toml(session.config))
-        return self._go(session, out)
+        return self._go(session, out, progress)
 
     def resume(self, run: Path, progress: Progress) -> Finished:
         """Resume a stopped run; a finished one is unchanged."""
@@ -120,12 +134,38 @@ class Lifecycle(Generic[_C]):
             return before
         config = merge(self.defaults, settings, str(run / CONFIG))
         remove_drafts(run)
-        return self._go(self.open(config, run, progress, False), run)
+        return self._go(self.open(config, run, progress, False), run, progress)
 
-    def _go(self, session: Session[_C], out: Path) -> Finished:
+    def _go(self, session: Session[_C], out: Path, progress: Progress) -> Finished:
         outcome = session.train()
         (session.finish if outcome.finished else session.stop)(outcome)
-        return Finished(out, outcome)
+        done = Finished(out, outcome)
+        if outcome.finished:
+            progress.end(done.result if (out / "result.json").is_file() else {"evaluation": done.evaluation})
+        return done
+
+
+def check_outside(config: _C, out: Path) -> None:
+    """Raise if a setting names a path in the folder, which --overwrite would remove."""
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if is_dataclass(value) and not isinstance(value, type):
+            check_outside(value, out)
+        for path in value if isinstance(value, tuple) else (value,):
+            if isinstance(path, str) and Path(path).is_absolute() and Path(path).is_relative_to(out.resolve()):
+                raise InputError(f"--overwrite would remove {path}, which the new run reads. Give another --out.")
+
+
+def pin_device(config: _C) -> _C:
+    """Replace the device "auto", in the settings or in one of their tables, by the one that is used."""
+    changes: dict[str, Any] = {}
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if one.name == "device" and value == AUTO:
+            changes[one.name] = fastest_device()
+        elif is_dataclass(value) and not isinstance(value, type) and (pinned := pin_device(value)) is not value:
+            changes[one.name] = pinned
+    return replace(config, **changes) if changes else config
 
 
 def write_faults(out: Path, faults: Iterable[Fault]) -> None:

@@ -20,16 +20,16 @@ from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.lifecycle import Finished, Lifecycle, ended_by_sessions
 from qkv.models.folders import hub
-from qkv.models.pretraining import C, Pretraining, T
+from qkv.models.pretraining import C, Pretraining, T, evaluate_often
 from qkv.models.table import PRETRAINED, load_pretraining, unknown_model
 from qkv.report.page import write_report
 from qkv.train.log import Progress
 from qkv.train.run_folder import CONFIG, Outcome, Sessions, settings_of
 
 
-def start(config: Any, out: Path, progress: Progress) -> Finished:
+def start(config: Any, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
     """Start a run in a new folder, for the model of these settings."""
-    return make_lifecycle(load_pretraining(config.model_type)).start(config, out, progress)
+    return make_lifecycle(load_pretraining(config.model_type)).start(config, out, progress, overwrite)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
@@ -48,7 +48,13 @@ def resolve_pretraining_settings(model: str, given: Requested) -> Any:
             f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
             "the recipe out."
         )
-    return load_pretraining(model).settings.resolve(given)
+    config = load_pretraining(model).settings.resolve(given)
+    every, length = "train.evaluate_every", "train.steps"
+    as_recipe = every in given.written and length not in given.typed
+    if every in given.typed or as_recipe or config.train.steps is None or config.train.evaluate_every is None:
+        return config
+    often = evaluate_often(config.train.evaluate_every, config.train.steps)
+    return merge(config, {"train": {"evaluate_every": often}}, COMMAND_LINE)
 
 
 def read_model_name(run: Path) -> str:

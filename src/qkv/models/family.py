@@ -222,6 +222,7 @@ class Head:
     dropout: float | None = None  # None: the folder's own
     attention_dropout: float = 0.0
     begin: Mapping[str, Tensor] = field(default_factory=dict)  # initial weights of the head; empty: drawn
+    pooling: str = "cls"  # "first" and "mean": without a pooler (tasks/texts.py)
 
 
 class Headed(NamedTuple):
@@ -236,6 +237,8 @@ class Saving:
     labels: tuple[str, ...] = ()
     record: Json = field(default_factory=dict)
     problem: str | None = None  # transformers' problem_type
+    pooling: str = "cls"  # what the head reads; transformers has classes for "cls" alone
+    normalize: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,20 @@ class TakesHead:
     draws_whole: bool = False  # plain encoders: all parameters are drawn, then known ones are loaded
     # prefixes of parameters that a new head does not take from the folder
     left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()
+    pools: bool = False  # a head of rows may read other vectors than the encoder's own (`Head.pooling`)
+
+    def has_pooler(self, head: str) -> bool:
+        """Whether the folder has the layer between the first vector of a row and this head."""
+        names = [name for name in self._state() if name.startswith("encoder.pooler.")]
+        return any(not name.startswith(self.left_out(Head(head, 1, 0))) for name in names)
+
+    def has_linear_head(self, head: str) -> bool:
+        """Whether all that a new head adds to the folder is one linear layer."""
+        if self.draws_whole:
+            return False
+        with torch.device("meta"), SkipInit():
+            built = self.build(Head(head, 1, 0))
+        return built.encoder.pooler is None or self.has_pooler(head)
 
     def stored_head(self, name: str) -> dict[str, Tensor]:
         """The weights of a head; {} if the folder has none."""

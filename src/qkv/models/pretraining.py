@@ -47,6 +47,19 @@ C = TypeVar("C", bound=Configuration)
 T = TypeVar("T", bound=Learning)
 
 
+EVALUATIONS = 5
+"""The fewest evaluations of a training, unless fewer are asked for."""
+
+
+def evaluate_often(every: int, steps: int) -> int:
+    """Return how often to evaluate so that it happens at least `EVALUATIONS` times.
+
+    >>> evaluate_often(500, 10_000), evaluate_often(500, 400), evaluate_often(500, 3)
+    (500, 80, 1)
+    """
+    return min(every, max(1, steps // EVALUATIONS))
+
+
 def resolve_minutes(config: Config, trainer: Any, progress: Progress) -> Config:
     """The settings with a time budget turned into steps; called once, since a resumed run must not measure again."""
     minutes = trainer.config.minutes
@@ -54,8 +67,9 @@ def resolve_minutes(config: Config, trainer: Any, progress: Progress) -> Config:
         return config
     steps = trainer.steps_in(minutes)
     progress.message(f"{minutes:g} minutes are {steps:,} steps on this machine.")
-    trainer.config = replace(trainer.config, steps=steps)
-    return merge(config, {"train": {"steps": steps}}, COMMAND_LINE)
+    chosen = {"steps": steps, "evaluate_every": evaluate_often(trainer.config.evaluate_every, steps)}
+    trainer.config = replace(trainer.config, **chosen)
+    return merge(config, {"train": chosen}, COMMAND_LINE)
 
 
 def resolve_steps(config: Config, trainer: Any, progress: Progress) -> Config:

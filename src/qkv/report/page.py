@@ -132,6 +132,7 @@ class Remarks:
             "good": Phrase("good", "良好"),
             "note": Phrase("note", "提示"),
             "warning": Phrase("warning", "警告"),
+            "failure": Phrase("failed", "失败"),
         }
         items = "".join(
             f'<li class="{remark.level}"><b>{spans(names[remark.level])}</b><span>{spans(remark.text)}</span></li>'

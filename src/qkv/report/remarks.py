@@ -12,7 +12,7 @@ from typing import TypeGuard
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import SPACE, Phrase, percent
 
-GOOD, NOTE, WARNING = "good", "note", "warning"
+GOOD, NOTE, WARNING, FAILURE = "good", "note", "warning", "failure"
 _Point = tuple[float, float]
 
 SPIKE = 5.0
@@ -29,7 +29,7 @@ WORSE = 0.05
 
 @dataclass(frozen=True)
 class Remark:
-    level: str  # GOOD, NOTE or WARNING
+    level: str  # GOOD, NOTE, WARNING or FAILURE
     text: Phrase
 
 

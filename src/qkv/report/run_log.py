@@ -92,7 +92,7 @@ def read_run(run: Path) -> RunLog:
     for line in _lines(run / "log.jsonl", faults):
         if isinstance(line.get("evaluation"), dict):
             evaluations.append((line["step"], line["evaluation"]))
-        elif "evaluation" not in line:
+        elif not {"evaluation", "restart"} & line.keys():
             steps.append(line)
     timing = tuple(_lines(run / "timing.jsonl", faults))
     text = _text(run / "config.toml", faults)

@@ -62,8 +62,9 @@ def filtered(logits: Tensor, config: GenerateConfig) -> Tensor:
 
 def pick_tokens(logits: Tensor, chances: Sequence[float]) -> Tensor:
     """(Q,): inverse-CDF sampling with uniform numbers `chances` (0 ≤ chance < 1)."""
-    widths = logits.double().softmax(dim=1).cumsum(dim=1)
-    at = torch.tensor(chances, dtype=torch.float64, device=logits.device)[:, None] * widths[:, -1:]
+    exact = torch.float32 if logits.device.type == "mps" else torch.float64  # an Apple GPU has no float64
+    widths = logits.to(exact).softmax(dim=1).cumsum(dim=1)
+    at = torch.tensor(chances, dtype=exact, device=logits.device)[:, None] * widths[:, -1:]
     # the first token whose cumulative probability exceeds the point; one of probability 0 never does
     return torch.searchsorted(widths, at, right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
 

@@ -1,4 +1,4 @@
-"""Text classification from [CLS] (BERT §4.1): one label, several labels, or a number. texts.py encodes the texts.
+"""Text classification (BERT §4.1): one label, several labels, or a number. texts.py encodes and pools the texts.
 
     single       one label of several         every label is a name (or a whole number); softmax
     multi        any number of labels         labels are lists; one sigmoid and one fitted threshold per label
@@ -51,7 +51,7 @@ from qkv.tasks.task import (
     compute_f1,
     round_result,
 )
-from qkv.tasks.texts import ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
+from qkv.tasks.texts import BEFORE_POOLING, ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
@@ -627,7 +627,7 @@ def choose_task(examples: Sequence[TextExample], settings: ClassifySettings) -> 
 
 def restore_task(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
     """From what a saved folder holds. Without a word about pairs, single texts are read and pairs too."""
-    settings = merge(ClassifySettings(), record.get("settings", {}), "qkv.json")
+    settings = merge(BEFORE_POOLING, record.get("settings", {}), "qkv.json")
     paired = record.get("paired")
     kind = record.get("kind", "single")
     if kind == "regression":

@@ -195,7 +195,7 @@ def make_solver(opened: Opened, device: torch.device) -> Solver:
         reads_pairs = sizes is not None and sizes.pairs
         record = entry.foreign(str(opened.path), opened.carried.get("problem_type"), len(opened.labels), reads_pairs)
     task = entry.restored(opened.labels, record)
-    model = TaskModel(own.network, entry.head, task.extra_tensors())
+    model = TaskModel(own.network, entry.head, task.extra_tensors(), task.pooling, task.normalize)
     with torch.no_grad():
         for key, value in opened.record.get("extra", {}).items():
             model.extra[key].copy_(torch.tensor(value))

@@ -357,6 +357,7 @@ class TagTask(Task[TagExample, TagResult]):
         assert settings.unit != "auto", "decided by `learn`"
         self.tags, self.settings = tags, settings
         self.kind = "crf" if settings.crf else "bio"
+        self.folds_temperature = not settings.crf  # its transitions are divided too, and are no part of the head
         self.labels, self.outputs = tags.names, len(tags.names)
 
     @classmethod

@@ -203,6 +203,9 @@ class Task(Protocol[X, Y]):
     outputs: int  # of the head
     main: str  # the metric that model selection goes by; larger is better
     fits_thresholds: bool = False  # on held-out examples: see `thresholds`
+    folds_temperature: bool = True  # dividing the scores of the head by T is all that a temperature does
+    pooling: str = "cls"  # of a head that reads rows: see tasks/texts.py
+    normalize: bool = False
 
     @classmethod
     def check_labels(cls, examples: Sequence[X]) -> None:

@@ -1,9 +1,19 @@
-"""How texts and pairs are read for classification, whatever is asked about them.
+"""How texts and pairs are encoded for classification, for all kinds of labels.
 
-[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], or the same between the marks of a GPT (models/gpt/tokenizer.py). A
-text longer than the model is read in overlapping windows, and its scores are the plain mean of its windows' scores, in
-training as in prediction. In training at most `train_windows` windows of a text are read, drawn anew in every epoch; in
-prediction all are.
+[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], or the same with the special tokens of a GPT
+(models/gpt/tokenizer.py). A text longer than the model is split into overlapping windows, and its scores are the mean
+of its windows' scores, in training as in prediction. In training at most `train_windows` windows of a text are used,
+drawn in every epoch; in prediction all are.
+
+The head reads one vector per row (`pooling`):
+
+    cls     [CLS] through the pooler, as transformers' classes do; of a GPT the last token
+    first   [CLS] as the encoder leaves it, which sentence-transformers calls cls
+    mean    the mean of all tokens
+
+`resolve_reading` chooses what the encoder was made for: the pooling that a sentence-transformers folder declares. Of
+other folders, a frozen encoder is read by its mean, unless it was trained for classes already: BERT's pooler, trained
+for the next sentence, keeps little else. An encoder that is trained learns its [CLS].
 
 Where it does not matter which of two texts is named first, as in paraphrase and similarity, a pair can be read in both
 orders, and its scores are the mean of both. With a linear layer on the vector of a row that is, but for a factor of
@@ -14,7 +24,7 @@ Shapes: E examples, R rows, U units (examples) of a batch, L labels.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +36,17 @@ from qkv.data.batch import Batch, Integers
 from qkv.data.labelled.examples import Fault, TextExample
 from qkv.data.windows import BothOrders, Windowed, merge_windows
 from qkv.errors import InputError, did_you_mean
+from qkv.models.family import TakesHead
+from qkv.models.folders.fields import SentenceFiles
 from qkv.tasks.task import Calibration, Scores, ShownPart, Task, Weighed, round_result
-from qkv.tasks.transfer import TaskModel
+from qkv.tasks.transfer import TaskModel, Transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
 _KINDS = ("auto", "single", "multi", "regression")
 _PAIRS = ("auto", "ordered", "both")
+_POOLINGS = ("auto", "cls", "first", "mean")
+_FITS = ("auto", "linear", "steps")
 Extra = Mapping[str, NDArray[np.float32]]
 
 
@@ -42,13 +56,56 @@ class ClassifySettings:
     train_windows: int = 4  # of a long text, in one epoch
     overlap: int = 64  # tokens that two windows share
     pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
+    pooling: str = "auto"  # cls, first or mean: the vector that the head reads; auto: what the encoder was made for
+    normalize: bool | None = None  # scale that vector to a fixed length; None: as the folder declares; not for cls
+    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, or steps with epochs
 
     def __post_init__(self) -> None:
-        for name, known in (("kind", _KINDS), ("pairs", _PAIRS)):
+        for name, known in (("kind", _KINDS), ("pairs", _PAIRS), ("pooling", _POOLINGS), ("fit", _FITS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         if self.train_windows < 1 or self.overlap < 0:
             raise InputError("train_windows must be 1 or more, and overlap 0 or more.")
+        if self.normalize and self.pooling == "cls":
+            raise InputError("classify.normalize is for the poolings first and mean, not for cls: leave one out.")
+
+
+BEFORE_POOLING = ClassifySettings(pooling="cls", fit="steps")
+"""The settings of runs and models that were saved before `pooling` and `fit` existed."""
+
+
+def resolve_reading(
+    settings: ClassifySettings, takes: TakesHead, sentence: SentenceFiles, transfer: Transfer, has_epochs: bool
+) -> ClassifySettings:
+    """Decide `pooling`, `normalize` and `fit` where the user did not; refuse what the model cannot do."""
+    pooling, declared = settings.pooling, sentence.pooling
+    if pooling == "auto":
+        knows_classes = bool(takes.stored_head("sequence")) and declared is None
+        if declared == "mean" and takes.pools:
+            pooling = "mean"
+        elif not takes.pools or transfer.moves_encoder or knows_classes:
+            pooling = "cls"
+        else:
+            pooling = "first" if declared == "cls" else "mean"
+    elif pooling != "cls" and not takes.pools:
+        raise InputError(
+            f"classify.pooling is {pooling}, which is for BERT and its relatives: {takes.path} pools in its own way. "
+            "Leave it out."
+        )
+    normalize = settings.normalize
+    if normalize is None:
+        normalize = sentence.normalize and {"mean": "mean", "cls": "first"}.get(declared or "") == pooling
+    is_linear = pooling != "cls" or takes.has_linear_head("sequence")
+    fit = settings.fit
+    if fit == "auto":
+        fit = "linear" if transfer.cached and is_linear and not has_epochs else "steps"
+    elif fit == "linear" and not (transfer.cached and is_linear):
+        raise InputError(
+            f"classify.fit is linear, which needs stored vectors and a head of one linear layer, and this run has "
+            f"transfer {transfer.name} with pooling {pooling}. Give --transfer features and classify.pooling=mean, or "
+            "leave classify.fit out."
+        )
+    return replace(settings, pooling=pooling, normalize=normalize and pooling != "cls", fit=fit)
 
 
 class TextFeatures:
@@ -133,9 +190,11 @@ class TextTask(Task[TextExample, Any]):
         self.outputs = len(self.labels)
         self.paired = paired  # None: nobody said, so either is read; those of one call are alike
         self.ids = {label: number for number, label in enumerate(self.labels)}
+        self.pooling, self.normalize = settings.pooling, bool(settings.normalize)
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "paired": self.paired, "settings": asdict(self.settings)}
+        settings = {name: value for name, value in asdict(self.settings).items() if value is not None}
+        return {"kind": self.kind, "paired": self.paired, "settings": settings}
 
     def check(self, examples: Sequence[TextExample], needs_labels: bool = True) -> None:
         paired = self._reads_pairs(examples)

@@ -16,6 +16,7 @@ word), λ = 0.5, on the tokens of the text without special tokens.
 Shapes: R rows, N tokens of all rows, D width, L outputs, W words.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
@@ -24,12 +25,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from qkv.data.batch import IGNORE, Batch
 from qkv.errors import InputError, did_you_mean
-from qkv.models.encoder import READS_POOLED, WithHeads
+from qkv.models.encoder import READS_POOLED, LinearHead, WithHeads
 from qkv.models.gpt.encoder import GPTEncoder
+from qkv.nn.convolution import mean_over_rows
 from qkv.nn.gpu.layers import word_loss
+from qkv.nn.multihead import Packed
 from qkv.train.loop import Objective, Term
 
 OF_THE_HEAD = ("pooler", "mix")
@@ -39,19 +43,29 @@ VECTORS = "vectors"
 
 
 class TaskModel(nn.Module):
-    def __init__(self, network: WithHeads, head: str, extra: Mapping[str, tuple[int, ...]] | None = None) -> None:
+    """`pooling` and `normalize` say which vector a head of rows reads (tasks/texts.py)."""
+
+    def __init__(
+        self,
+        network: WithHeads,
+        head: str,
+        extra: Mapping[str, tuple[int, ...]] | None = None,
+        pooling: str = "cls",
+        normalize: bool = False,
+    ) -> None:
         super().__init__()
         self.network = network
         self.head = head
+        self.pooling, self.normalize = pooling, normalize
         self.extra = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in (extra or {}).items()})
 
     @property
     def reads_rows(self) -> bool:
-        """Whether the head reads one vector per row (at [CLS], or the last token of a GPT) instead of one per token."""
+        """Whether the head reads one vector per row instead of one per token."""
         return self.head in READS_POOLED
 
     def vectors(self, batch: Batch) -> Tensor:
-        """Return the input of the head: (R, D) or (N, D)."""
+        """Return the vectors of rows, before the pooler, or of tokens: (R, D) or (N, D)."""
         return batch.labels[VECTORS] if VECTORS in batch.labels else self.of(self.hidden(batch), batch)
 
     def hidden(self, batch: Batch) -> Tensor:
@@ -59,15 +73,35 @@ class TaskModel(nn.Module):
         return self.network.encoder(**batch.inputs(), pool=False).hidden
 
     def of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """(N, D) → the input of the head."""
-        return self.network.encoder.of_rows(hidden, batch.packing) if self.reads_rows else hidden
+        """(N, D) → (R, D) or (N, D), as `vectors`."""
+        if not self.reads_rows:
+            return hidden
+        if self.pooling == "mean":
+            return mean_over_rows(hidden, Packed(*batch.packing))
+        return self.network.encoder.of_rows(hidden, batch.packing)
+
+    def pooled(self, vectors: Tensor) -> Tensor:
+        """(R, D) vectors of rows → the input of the head."""
+        pooler = self.network.encoder.pooler
+        if self.pooling == "cls":
+            return vectors if pooler is None else pooler(vectors)  # a GPT has none
+        if self.normalize:  # to the length that vectors after a layer norm have: rates of learning suit it
+            return functional.normalize(vectors, dim=-1) * math.sqrt(vectors.size(-1))
+        return vectors
 
     def scores(self, batch: Batch) -> Tensor:
         """(R, L) or (N, L)"""
-        vectors, pooler = self.vectors(batch), self.network.encoder.pooler
-        if self.reads_rows and pooler is not None:  # a GPT has none
-            vectors = pooler(vectors)
-        return self.network.predict(self.head, vectors)
+        vectors = self.vectors(batch)
+        return self.network.predict(self.head, self.pooled(vectors) if self.reads_rows else vectors)
+
+    def divide_scores(self, by: float) -> None:
+        """Divide all scores of the head by a number, through its weights."""
+        head = self.network.heads[self.head]
+        assert isinstance(head, LinearHead)
+        with torch.no_grad():
+            head.linear.weight.div_(by)
+            if head.linear.bias is not None:
+                head.linear.bias.div_(by)
 
     def extra_arrays(self) -> dict[str, NDArray[np.float32]]:
         return {name: value.detach().float().cpu().numpy() for name, value in self.extra.items()}

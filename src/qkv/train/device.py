@@ -1,4 +1,4 @@
-"""Devices and their memory: validate a device, measure the peak, and suggest a batch size when memory runs out.
+"""Devices and their memory: choose and validate a device, measure the peak, suggest a batch size when memory runs out.
 
 What this file does NOT do: change the batch size. It is a setting of the run, which only the user changes.
 """
@@ -139,7 +139,9 @@ def _fits(batches: Sequence[_B], attempt: Callable[[Sequence[_B]], None]) -> boo
     return True
 
 
-DEVICES = ("cpu", "cuda", "mps")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+AUTO = DEVICES[0]
+"""The device that this machine computes fastest on."""
 
 
 def use_threads(threads: int | None) -> None:
@@ -148,6 +150,26 @@ def use_threads(threads: int | None) -> None:
         if threads < 1:
             raise InputError(f"threads must be 1 or more, not {threads}.")
         torch.set_num_threads(threads)
+
+
+def fastest_device() -> str:
+    """Return cuda or mps where torch finds such a device, else cpu."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def describe_device(name: str) -> str:
+    """
+    >>> describe_device("cpu").startswith("cpu (")
+    True
+    """
+    device = device_named(name)
+    if device.type == "cuda":
+        found = torch.cuda.get_device_properties(device)
+        return f"{device} ({found.name}, {found.total_memory / 2**30:.0f} GiB)"
+    threads = torch.get_num_threads()
+    return f"cpu ({threads} thread{'' if threads == 1 else 's'})" if device.type == "cpu" else str(device)
 
 
 def seed_draws(device: torch.device, seed: int) -> None:
@@ -163,12 +185,13 @@ def seed_draws(device: torch.device, seed: int) -> None:
 
 
 def device_named(name: str) -> torch.device:
+    name = fastest_device() if name == AUTO else name
     try:
         device = torch.device(name)
     except RuntimeError:
         device = None
     if device is None or device.type not in DEVICES:
-        raise InputError(f"Unknown device '{name}'.{did_you_mean(name, DEVICES)} Use cpu, cuda, cuda:0 or mps.")
+        raise InputError(f"Unknown device '{name}'.{did_you_mean(name, DEVICES)} Use auto, cpu, cuda, cuda:0 or mps.")
     if device.type == "cuda":
         number = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= number:

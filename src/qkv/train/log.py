@@ -108,8 +108,8 @@ class Log:
     If TensorBoard is installed, the same numbers are written for it too.
     """
 
-    def __init__(self, folder: Path, step: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, step: int, follow: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+        self.folder, self.follow = folder, follow
         self.files: dict[str, TextIO] = {}
         for name in ("log.jsonl", "timing.jsonl"):
             kept = "".join(line for line in _lines(folder / name) if _step_of(line) <= step)
@@ -124,6 +124,8 @@ class Log:
         if self.board is not None:
             for key, value in _numbers(content):
                 self.board.add_scalar(key, value, content["step"])
+        if self.follow is not None and name == "log.jsonl":
+            self.follow(content)
 
     def flush(self) -> None:
         """Flush to disk."""
@@ -267,6 +269,11 @@ class Progress(Protocol):
     def start(self, step: int, steps: int) -> None: ...
     def step(self, step: int, figures: Mapping[str, Any]) -> None: ...
     def message(self, text: str) -> None: ...
+    def log(self, line: Mapping[str, Any]) -> None:
+        """A line was written to log.jsonl."""
+
+    def end(self, result: Mapping[str, Any]) -> None:
+        """The run is finished."""
 
 
 class Silent:
@@ -275,9 +282,37 @@ class Silent:
     def start(self, step: int, steps: int) -> None: ...
     def step(self, step: int, figures: Mapping[str, Any]) -> None: ...
     def message(self, text: str) -> None: ...
+    def log(self, line: Mapping[str, Any]) -> None: ...
+    def end(self, result: Mapping[str, Any]) -> None: ...
 
 
-class Lines:
+class Callback(Protocol):
+    """What follows a run, for experiment trackers; both methods are called in the training process."""
+
+    def on_log(self, line: Mapping[str, Any]) -> None:
+        """A line of log.jsonl: step and loss, or step and evaluation."""
+
+    def on_end(self, result: Mapping[str, Any]) -> None:
+        """The contents of result.json; of a pretraining the last evaluation."""
+
+
+class WithCallbacks:
+    """A progress display that also calls callbacks."""
+
+    def __init__(self, shown: Progress, callbacks: Sequence[Callback]) -> None:
+        self.shown, self.callbacks = shown, callbacks
+        self.start, self.step, self.message = shown.start, shown.step, shown.message
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        for one in self.callbacks:
+            one.on_log(line)
+
+    def end(self, result: Mapping[str, Any]) -> None:
+        for one in self.callbacks:
+            one.on_end(result)
+
+
+class Lines(Silent):
     """One line every few seconds on standard error."""
 
     def __init__(self, every: float = 5.0) -> None:

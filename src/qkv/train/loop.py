@@ -17,7 +17,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from qkv.errors import InputError
 from qkv.train import run_folder
-from qkv.train.ahead import batches_ahead, build_ahead, interruptible
+from qkv.train.ahead import Built, batches_ahead, build_ahead, interruptible
 from qkv.train.device import Sizes, memory_for, savings, seed_draws, too_large
 from qkv.train.log import Clock, Log, Progress, Window, measure_peak
 from qkv.train.optim import PRECISIONS, TrainConfig, adamw, muon, optimizer_tensors, restore_optimizer
@@ -111,10 +111,20 @@ class Job(Generic[_B]):
     matrices: Mapping[str, int] = field(default_factory=dict)  # weights for Muon → number of matrices in each
     sizes: Sizes[_B] | None = None  # smaller batch sizes to suggest when memory runs out
     around: Callable[[], AbstractContextManager[object]] = nullcontext  # context for the computation of every step
+    renew: Callable[[], None] | None = None  # puts the initial weights back, for a second attempt
+
+
+FAIR = 0.5
+"""Share of the steps after which a run that has learned nothing starts again."""
 
 
 class Trainer(Generic[_B]):
-    """A running job: weights, optimizer and the sums of the current window."""
+    """A running job: weights, optimizer and the sums of the current window.
+
+    If `config.retry` is set and no evaluation was better than the trivial answer after a fair share of the steps, the
+    run starts again once: initial weights, a new schedule of as many steps, a lower learning rate. Steps count on, so
+    that logs, batches and random draws stay functions of the step.
+    """
 
     def __init__(self, job: Job[_B], config: TrainConfig, progress: Progress) -> None:
         self.job, self.config, self.progress = job, config, progress
@@ -130,8 +140,12 @@ class Trainer(Generic[_B]):
 
     def _begin(self) -> None:
         self.step = 0
+        self.origin = 0  # the step at which the current attempt began
         self.window = Window()
         self.best = Best()
+        self._attempt()
+
+    def _attempt(self) -> None:
         self.parameters = list(self.job.model.parameters())  # collecting them takes longer than a small step
         self.around = self.job.around()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
@@ -158,6 +172,10 @@ class Trainer(Generic[_B]):
     def steps_in(self, minutes: float, seconds: float = 3.0) -> int:
         """Estimate how many steps fit into the time, from a few trial steps at learning rate 0."""
         seconds = min(seconds, 6 * minutes)  # a tenth of a short budget
+        return max(1, int(minutes * 60 / self.seconds_per_step(seconds)))
+
+    def seconds_per_step(self, seconds: float, least: int = 5) -> float:
+        """Measure a step in about this time, by at least so many trial steps at learning rate 0."""
         # a GPU runs asynchronously, so several steps are timed together
         together = 1 if self.device.type == "cpu" else 4
         tried: list[float] = []
@@ -165,14 +183,14 @@ class Trainer(Generic[_B]):
             for _ in range(2):  # the first steps also allocate and compile
                 self._advance_or_advise(next(built).value, 0.0)
             self.window.settle()  # waits for the device
-            while together * sum(tried) < seconds or len(tried) < 5:
+            while together * sum(tried) < seconds or len(tried) < least:
                 begin = time.perf_counter()
                 for _ in range(together):
                     self._advance_or_advise(next(built).value, 0.0)
                 self.window.settle()
                 tried.append((time.perf_counter() - begin) / together)
         self._begin()
-        return max(1, int(minutes * 60 / statistics.median(tried)))  # the median is robust to outliers
+        return statistics.median(tried)  # robust to outliers
 
     def batches(self, step: int) -> Sequence[_B]:
         """Return the job's batches, in pinned memory for a GPU."""
@@ -210,19 +228,19 @@ class Trainer(Generic[_B]):
         job, config, progress = self.job, self.config, self.progress
         self.restore()
         started = self.step
-        if started >= config.steps or self.gives_up:
+        if started >= self.last_step or self.gives_up:
             return Outcome(started, started, finished=True)
         peak = measure_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
-        log = Log(job.out, self.step)
-        progress.start(self.step, config.steps)
+        log = Log(job.out, self.step, progress.log)
+        progress.start(self.step, self.last_step)
         clock = Clock()
         try:
             with interruptible() as interruption:
-                for built in build_ahead(self.batches, self.step, config.steps, batches_ahead(self.device)):
-                    lr = config.lr_at(self.step)
+                for built in self._batches_to_come():
+                    lr = self.lr_at(self.step)
                     self._advance_or_advise(built.value, lr)
                     clock.add(built, job.flops)
-                    last, stop = self.step == config.steps, bool(interruption)
+                    last, stop = self.step == self.last_step, bool(interruption)
                     if self.step % config.log_every == 0 or last:
                         figures = self.figures()
                         log.write("log.jsonl", {"step": self.step, **figures, "lr": lr})
@@ -238,6 +256,9 @@ class Trainer(Generic[_B]):
                                 self.best.offer(
                                     self.step, result[job.best_by], result.get("loss", math.inf), self.trained()
                                 )
+                            if self.has_failed:
+                                self._start_again(log)
+                                last = False
                         last = last or self.gives_up
                         if self.step % config.save_every == 0 or last or stop:
                             log.flush()  # the log must be as durable as the checkpoint
@@ -250,10 +271,52 @@ class Trainer(Generic[_B]):
             log.close()
         return Outcome(started, self.step, finished=True)
 
+    def _batches_to_come(self) -> Iterator[Built[Sequence[_B]]]:
+        """Yield the batches up to the last step, also of a second attempt."""
+        while self.step < (end := self.last_step):
+            with closing(build_ahead(self.batches, self.step, end, batches_ahead(self.device))) as built:
+                yield from built
+
+    @property
+    def last_step(self) -> int:
+        return self.origin + self.config.steps
+
+    def lr_at(self, step: int) -> float:
+        """The learning rate of a step of the current attempt."""
+        factor = self.config.retry if self.origin and self.config.retry is not None else 1.0
+        return factor * self.config.lr_at(step - self.origin)
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether an evaluation was better than the trivial answer; True if that is not known."""
+        return self.config.least is None or self.best.value > self.config.least
+
     @property
     def gives_up(self) -> bool:
-        """Whether to stop early: `patience` evaluations without improvement."""
-        return self.config.patience is not None and self.best.waited >= self.config.patience
+        """Whether to stop early: something was learned, then `patience` evaluations without improvement."""
+        return self.config.patience is not None and self.best.waited >= self.config.patience and self.has_learned
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether to start again: a first attempt without success after a fair share of its steps."""
+        possible = self.config.retry is not None and self.job.renew is not None and not self.origin
+        return possible and self.step >= FAIR * self.config.steps and not self.has_learned
+
+    def _start_again(self, log: Log) -> None:
+        assert self.job.renew is not None
+        self.job.renew()
+        self.origin = self.step
+        self.window = Window()
+        # the best weights stay: both attempts may be worth no more than the trivial answer
+        self.best.waited, self.best.lowest = 0, math.inf
+        self._attempt()
+        lr = self.config.lr * (self.config.retry or 1.0)
+        log.write("log.jsonl", {"step": self.step, "restart": {"lr": lr}})
+        self.progress.message(
+            f"step {self.step:,}: nothing was learned yet. Starting again from the initial weights with learning rate "
+            f"{lr:.3g}, for at most {self.config.steps:,} more steps."
+        )
+        self.progress.start(self.step, self.last_step)
 
     def trained(self) -> dict[str, Tensor]:
         """Return the trainable weights."""
@@ -275,7 +338,8 @@ class Trainer(Generic[_B]):
             if set(weights) != set(found.tensors["model"]):
                 raise KeyError
             self.job.model.load_state_dict(found.tensors["model"], strict=False)
-            restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
+            if found.step != found.state.get("origin"):  # a new attempt begins with a new optimizer
+                restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
         except (RuntimeError, KeyError):
             raise InputError(
                 f"{found.path} holds another model than the settings describe. Restore the settings that the run was "
@@ -283,7 +347,7 @@ class Trainer(Generic[_B]):
             ) from None
         self.scaler.load_state_dict(dict(found.state["scaler"]))
         self.window = Window(found.state["window"])
-        self.step = found.step
+        self.step, self.origin = found.step, found.state.get("origin", 0)
         if best := found.state.get("best"):
             value = -math.inf if best["value"] is None else best["value"]
             lowest = math.inf if best["lowest"] is None else best["lowest"]
@@ -347,8 +411,14 @@ class Trainer(Generic[_B]):
     def save(self) -> None:
         self.stop_if_lost()
         described = environment(self.device)
-        state = {"window": self.window.state(), "scaler": self.scaler.state_dict(), "environment": described}
+        state: dict[str, Any] = {
+            "window": self.window.state(),
+            "scaler": self.scaler.state_dict(),
+            "environment": described,
+        }
         tensors = {"model": self.trained(), "optimizer": optimizer_tensors(self.job.model, self.optimizer)}
+        if self.origin:
+            state["origin"] = self.origin
         if self.job.best_by:
             state["best"] = self.best.state()
             if self.best.weights:
@@ -360,7 +430,7 @@ class Trainer(Generic[_B]):
         if self.window.lost_at is None:
             return
         step = self.window.lost_at
-        lr = self.config.lr_at(step - 1)
+        lr = self.lr_at(step - 1)
         kept = run_folder.checkpoint_steps(self.job.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(

@@ -286,6 +286,9 @@ class TrainConfig:
     save_every: int = 500
     keep: int = 2  # checkpoints to keep
     patience: int | None = None  # stop after this many evaluations without improvement; None: never
+    least: float | None = None  # score of the trivial answer: patience counts evaluations after a better one
+    # if no score was above `least` after half of the steps: start again once, with this factor of lr; None: never
+    retry: float | None = None
 
     def __post_init__(self) -> None:
         schedule(self.schedule)
@@ -308,6 +311,8 @@ class TrainConfig:
             raise InputError(f"weight_decay must be 0 or more, not {self.weight_decay}.")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience must be at least 1, not {self.patience}.")
+        if self.retry is not None and not 0 < self.retry <= 1:
+            raise InputError(f"retry is a factor of the learning rate, above 0 and at most 1, not {self.retry}.")
         if self.seed < 0:
             raise InputError(f"seed must be 0 or more, not {self.seed}.")
         if self.threads is not None and self.threads < 1:

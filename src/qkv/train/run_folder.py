@@ -167,6 +167,8 @@ _OURS = (
     *("report.html", "result.json", "model", "translations.tsv", "tokenizer"),
 )
 """Files that runs write atomically; a process that was killed may leave drafts of them."""
+_FOLDERS = ("checkpoints", "vectors", "points", "pairs", "tensorboard")
+"""Other folders of runs; and seed-0, seed-1, …"""
 
 
 class JobKind(NamedTuple):
@@ -208,20 +210,43 @@ def _described(run: Path, job: str) -> str:
     return f"{run} is {words}: qkv {JOBS[job].verb} --resume {run}"
 
 
-def begin(out: Path, job: str) -> None:
-    """Refuse a folder that cannot become a new run, before any data is read."""
+def begin(out: Path, job: str, finished: bool = False, overwrite: bool = False) -> None:
+    """Refuse a folder that cannot become a new run, before any data is read.
+
+    `finished`: the run in the folder cannot be resumed. With `overwrite` a run of the same kind is accepted, if the
+    folder holds nothing else; `remove_run` removes it.
+    """
     if (out / CONFIG).exists():
         if (found := job_of(out)) not in (None, job):
             raise InputError(f"{_described(out, found)}, or give another --out.")
-        raise InputError(
-            f"{out} holds a run already. Go on with it: qkv {JOBS[job].verb} --resume {out}. Or give another folder."
-        )
+        if overwrite:
+            _check_removable(out)
+            return
+        how = "" if finished else f" Go on with it: qkv {JOBS[job].verb} --resume {out}."
+        held = "a finished run" if finished else "a run already"
+        raise InputError(f"{out} holds {held}.{how} Give another folder, or replace the run with --overwrite.")
+    if overwrite and out.is_dir() and any(out.iterdir()):
+        raise InputError(f"{out} is not a run (it has no {CONFIG}): --overwrite does not replace it.")
     remove_drafts(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
     there = next((parent for parent in (out, *out.absolute().parents) if parent.exists()), Path("/"))
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise InputError(f"{out} cannot be written: {there} is not a folder that files can be put in.")
+
+
+def _check_removable(run: Path) -> None:
+    for one in sorted(run.iterdir()):
+        if not (one.name in (*_OURS, *_FOLDERS) or one.name.startswith(("seed-", "."))):
+            raise InputError(f"{run} also holds {one.name}, which no run writes: move it before --overwrite.")
+
+
+def remove_run(run: Path) -> None:
+    """Remove a run, its settings last, so that an interrupted removal leaves a folder that is known as a run."""
+    if (run / CONFIG).exists():
+        _check_removable(run)
+        for one in sorted(run.iterdir(), key=lambda one: one.name == CONFIG):
+            shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
 
 
 def settings_of(run: Path, job: str) -> dict[str, Any]:

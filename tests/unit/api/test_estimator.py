@@ -181,3 +181,22 @@ def test_inside_scikit_learn(folder: Path) -> None:
     assert set(line.predict(TEXTS)) <= {"good", "bad"} and line.classes_.tolist() == ["bad", "good"]
     table = np.array([[int(word in text) for word in ("鱼", "狗")] for text in TEXTS])
     assert np.isfinite(selection.cross_val_score(made, TEXTS, table, cv=2)).all()
+
+
+def test_callbacks_follow_the_run(folder: Path) -> None:
+    class Tracker:
+        def __init__(self) -> None:
+            self.lines: list[Any] = []
+            self.results: list[Any] = []
+
+        def on_log(self, line: Any) -> None:
+            self.lines.append(line)
+
+        def on_end(self, result: Any) -> None:
+            self.results.append(result)
+
+    tracker = Tracker()
+    made = Classifier(folder, callbacks=[tracker], **QUICK).fit(TEXTS, NAMES)
+    steps = [line["step"] for line in tracker.lines]
+    assert steps == sorted(steps) and {"loss", "evaluation"} <= {key for line in tracker.lines for key in line}
+    assert tracker.results == [made.result_]

@@ -90,7 +90,7 @@ def test_a_whole_curve(folder: Path, tmp_path: Path) -> None:
     assert result["verdict"]["en"] and result["verdict"]["zh"] and 0 < result["baseline"] < 1
     lines = curve.read_points(tmp_path / "run")
     assert [(line["n"], line["draw"]) for line in lines] == [(n, draw) for draw in (0, 1) for n in (18, 36, 60)]
-    read, *points = told.messages
+    read, _, *points = told.messages
     assert "train.csv: 60 examples (csv, text = 'text', label = 'label')" in read
     while points[0].endswith(")") or points[0].startswith("note: "):  # the dev file, and what was noticed
         points.pop(0)

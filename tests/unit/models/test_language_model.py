@@ -158,7 +158,7 @@ def test_bad_input(shards: Path, tmp_path: Path, finished: Finished) -> None:
         start(settings("rnnlm", shards, "device=cuda:77"), tmp_path / "device", Silent())
     with pytest.raises(InputError, match="there is no folder"):
         start(settings("rnnlm", shards.with_name("shard")), tmp_path / "none", Silent())
-    with pytest.raises(InputError, match="holds a run already"):
+    with pytest.raises(InputError, match="holds a finished run"):
         start(settings("rnnlm", shards), finished.run, Silent())
     broken = tmp_path / "broken"
     shutil.copytree(finished.run / "model", broken)

@@ -160,7 +160,7 @@ SMALLER = {
 @pytest.mark.parametrize("model", SMALLER)
 def test_the_recipe_of_a_model_runs(shards: Path, tmp_path: Path, model: str) -> None:
     """With all that is not its size, precision and rates among it."""
-    recipe = ROOT / "recipes" / f"{model}.toml"
+    recipe = ROOT / "src" / "qkv" / "zoo" / "recipes" / f"{model}.toml"
     config = configured(model, str(shards), recipe, {}, [*SMALLER[model], "train.threads=1"])
     finished = start(config, tmp_path / "run", Silent())
     assert finished.outcome.finished and finished.evaluation is not None

@@ -11,7 +11,10 @@ from qkv.models.table import PRETRAINED
 from tests.conftest import ROOT
 from tests.support.small_run import configured
 
-RECIPES = sorted(set((ROOT / "recipes").glob("*.toml")) - set((ROOT / "recipes").glob("translate-*")))
+RECIPES = sorted(
+    set((ROOT / "src" / "qkv" / "zoo" / "recipes").glob("*.toml"))
+    - set((ROOT / "src" / "qkv" / "zoo" / "recipes").glob("translate-*"))
+)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
@@ -26,7 +29,14 @@ def test_every_recipe_is_refused_by_all_models_but_its_own(recipe: Path) -> None
 
 
 def test_nothing_is_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--data", str(tmp_path), "--out", str(tmp_path / "run"), "--recipe", str(ROOT / "recipes" / "elmo.toml")]
+    words = [
+        "--data",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "run"),
+        "--recipe",
+        "elmo",
+    ]
     assert main(["pretrain", "bert", *words]) == 2
     assert "is a recipe for elmo, not for bert. Type: qkv pretrain elmo" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -27,7 +27,6 @@ from qkv.files import read_object, to_json, write_text
 from qkv.text.segmenter import Cut, is_installed
 from qkv.text.segmenter import find_segmenter as segmenter_of
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import count_cores
 
 HEADING = "The first sentences of the corpus, as they are written and as pieces. A word begins at each |\n\n"
 INVISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}  # a character tokenizer has these as tokens
@@ -201,6 +200,8 @@ def _workers(workers: int | None, job: EncodeJob, files: Sequence[SourceFile]) -
         return 1
     if workers is not None:
         return workers
+    from qkv.train.device import count_cores  # imports torch, which a process that encodes does not need
+
     return count_cores() if sum(source.size for source in files) > _SMALL else 1
 
 

@@ -12,6 +12,7 @@ from qkv.data.labelled.examples import Example, Fault, Place, choose_held_out
 from qkv.data.labelled.reader import UNUSABLE, RowError, labelled
 from qkv.errors import InputError
 from qkv.files import sha256_of
+from qkv.jobs.finetune.facts import Leak
 from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig
 from qkv.report.bilingual import Phrase
 from qkv.tasks.table import TASKS
@@ -45,6 +46,7 @@ class LabelledData:
     dev: DataPart
     notes: tuple[Phrase, ...] = ()
     test: DataPart | None = None
+    leaks: tuple[Leak, ...] = ()  # also among the notes
 
 
 def pin_data(data: DataChoice) -> DataChoice:
@@ -74,12 +76,12 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
         dev = read_part(config.data.dev, config, tell)
     else:
         train, dev = _split_parts(train, config)
-    notes += report_leaks(train, dev)
+    leaks = report_leaks(train, dev)
     test = None
     if config.data.test is not None:
         test = read_part(config.data.test, config, tell)
-        notes += report_leaks(train, test)
-    return LabelledData(train, dev, tuple(notes), test)
+        leaks += report_leaks(train, test)
+    return LabelledData(train, dev, (*notes, *(leak.text for leak in leaks)), test, tuple(leaks))
 
 
 def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, DataPart]:
@@ -111,13 +113,14 @@ def report_slips(train: DataPart) -> list[Phrase]:
     return found
 
 
-def report_leaks(train: DataPart, other: DataPart) -> list[Phrase]:
+def report_leaks(train: DataPart, other: DataPart) -> list[Leak]:
     """Report examples that are in the training set and in another part."""
     seen = {example.identity() for example in train.examples}
     both = [example for example in other.examples if example.identity() in seen]
     if not both:
         return []
-    return [_leak(len(both), len(other.examples), other.source, train.source, both[0].place)]
+    text = _leak(len(both), len(other.examples), other.source, train.source, both[0].place)
+    return [Leak(len(both) / len(other.examples), text)]
 
 
 def _leak(both: int, of: int, dev: str, train: str, place: Place) -> Phrase:

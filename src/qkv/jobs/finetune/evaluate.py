@@ -2,7 +2,8 @@
 
 Temperature, thresholds and the abstention threshold are fitted on the development set. To avoid optimistic figures,
 each example is answered with the calibration of the folds it is not in; score, predictions and calibration error use
-these answers. The saved calibration is fitted on all examples.
+these answers. The saved calibration is fitted on all examples. A temperature that does not lower the calibration error
+of these answers is not used.
 
 Evaluation streams: it keeps counts, a few of the worst examples and counts by length, so memory is constant.
 """
@@ -91,11 +92,17 @@ def calibrate(
     if len(examples) < FEWEST_TO_CALIBRATE or held_out.losses(1.0) is None:
         return CalibrationFit(Calibration(), None, plain)
     tried = fit_temperature(held_out.losses)
-    chosen = held_out.fitted(tried.temperature, np.ones(len(examples), bool))
+    everything = np.ones(len(examples), bool)
+    chosen = held_out.fitted(tried.temperature, everything)
     fold = folds(len(examples), FOLDS)
     by_fold = [held_out.fitted(tried.best(fold != number), fold != number) for number in range(FOLDS)]
     results = _by_fold(held_out, fold, by_fold)
     before, after = held_out.sure(plain), held_out.sure(results)
+    if not _error(after) < _error(before):
+        chosen = held_out.fitted(1.0, everything)
+        by_fold = [held_out.fitted(1.0, fold != number) for number in range(FOLDS)]
+        results = _by_fold(held_out, fold, by_fold)
+        after = held_out.sure(results)
     if not len(before.confidence) or not len(after.confidence):
         return CalibrationFit(chosen, None, results)
     least = None
@@ -107,8 +114,9 @@ def calibrate(
     facts = CalibrationFacts(
         unit=task.unit,
         temperature=chosen.temperature,
-        error_before=expected_calibration_error(before.confidence, before.right),
-        error_after=expected_calibration_error(after.confidence, after.right),
+        fitted_temperature=tried.temperature,
+        error_before=_error(before),
+        error_after=_error(after),
         before=reliability_bins(before.confidence, before.right),
         after=reliability_bins(after.confidence, after.right),
         coverage=coverage_curve(after.confidence, after.right) if task.abstains else (),
@@ -118,6 +126,10 @@ def calibrate(
         thresholds=dict(chosen.thresholds),
     )
     return CalibrationFit(chosen, facts, results)
+
+
+def _error(sure: Sure) -> float:
+    return expected_calibration_error(sure.confidence, sure.right)
 
 
 def _by_fold(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Calibration]) -> list[Any]:

@@ -8,18 +8,29 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qkv.data.labelled.examples import Fault
+from qkv.metrics.calibration import FEWEST_EXAMPLES
 from qkv.report.bilingual import Phrase, Words, duration, percent, spans
 from qkv.report.charts import nice_ticks, tick_labels
 from qkv.report.plane import Axis, Dots, Layer, Line, Plane, Planes, Rule
 from qkv.report.tables import render_bar_table
+from qkv.tasks.baselines import BaselineScore
 from qkv.tasks.table import SHARE, UNITS, Metric
 from qkv.tasks.task import Judgement, Scored
 from qkv.text.unknown import UnknownFacts
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Examples of dev or test that are in the training set."""
+
+    share: float  # of dev or test
+    text: Phrase
 
 
 @dataclass(frozen=True)
@@ -61,12 +72,16 @@ class LengthBin:
 
 @dataclass(frozen=True)
 class CalibrationFacts:
-    """`after` is cross-fitted: each fold's temperature and thresholds were fitted on the other folds."""
+    """`after` is cross-fitted: each fold's temperature and thresholds were fitted on the other folds.
+
+    A temperature that does not lower the cross-fitted error is not used: `temperature` is 1 then, and `after` equals
+    `before`.
+    """
 
     unit: str  # what a probability is of: "text", "entity", "question"
-    temperature: float
+    temperature: float  # used
     error_before: float  # expected calibration error
-    error_after: float
+    error_after: float  # of what is used
     # reliability bins: mean confidence, share right, count; empty bins left out
     before: tuple[tuple[float, float, int], ...]
     after: tuple[tuple[float, float, int], ...]
@@ -76,6 +91,27 @@ class CalibrationFacts:
     abstain_below: float | None = None  # reaches it; None: no threshold does, or there is no rule
     answered: float | None = None  # share it answers by itself then
     thresholds: Mapping[str, float] = field(default_factory=dict)  # multi-label: by label
+    fitted_temperature: float | None = None  # on all examples; None: as `temperature`
+
+    @property
+    def answers(self) -> int:
+        """With a confidence: texts, questions, or the entities that were found."""
+        return sum(n for _, _, n in self.before)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The calibration part of result.json."""
+        fitted = self.temperature if self.fitted_temperature is None else self.fitted_temperature
+        return {
+            "temperature": self.temperature,
+            "fitted_temperature": fitted,
+            "expected_calibration_error": {"before": self.error_before, "after": self.error_after},
+            "abstain_below": self.abstain_below,
+            "answered": self.answered,
+            "precision_target": self.target,
+            "thresholds": dict(self.thresholds),
+            "answers": self.answers,
+            "abstains": bool(self.coverage),
+        }
 
 
 @dataclass(frozen=True)
@@ -118,7 +154,7 @@ class FinetuneFacts:
     train: DataFacts
     dev: DataFacts
     scored: Scored  # on dev, best seed
-    baseline: tuple[Words, float] | None  # what answering without looking reaches in the main metric, and how
+    baselines: tuple[BaselineScore, ...]  # on dev, in the main metric
     seeds: tuple[SeedFacts, ...]
     cost: CostFacts
     calibration: CalibrationFacts | None = None
@@ -129,9 +165,54 @@ class FinetuneFacts:
     by_length: tuple[LengthBin, ...] = ()
     numbers: NDArray[np.float64] | None = None  # regression: (n, 2) expected, answered
     notes: tuple[Words, ...] = ()  # what was chosen by itself, in words
+    leaks: tuple[Leak, ...] = ()
+    lr: float | None = None  # peak learning rate
     mix: MixFacts | None = None
-    new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it
+    new_layers: bool = False  # the encoder was made for this run, and what `transfer` freezes is below it
     unknown: UnknownFacts | None = None  # tokens of the training texts that the vocabulary lacks
+    test_baselines: tuple[BaselineScore, ...] = ()
+    left_out_baseline: bool = False  # there was too much text for tf-idf
+    strength: float | None = None  # of the penalty, where the head was fitted to its optimum (linear.py)
+
+    @property
+    def decisive(self) -> tuple[str, Scored, tuple[BaselineScore, ...]]:
+        """The part that says how good the model is: test, which chose nothing, or dev without one."""
+        if self.test_scored is not None:
+            return "test", self.test_scored, self.test_baselines
+        return "dev", self.scored, self.baselines
+
+
+def best_baseline(baselines: Sequence[BaselineScore]) -> BaselineScore | None:
+    known = [one for one in baselines if math.isfinite(one.value)]
+    return max(known, key=lambda one: one.value) if known else None
+
+
+def explain_threshold(calibration: Mapping[str, Any]) -> Phrase | None:
+    """What an abstention threshold reaches, or why there is none, from the calibration part of result.json; None for
+    tasks without one."""
+    if not calibration["abstains"]:
+        return None
+    target, n = percent(calibration["precision_target"], 0), int(calibration["answers"])
+    least, answered = calibration["abstain_below"], calibration["answered"]
+    if least is None and n < FEWEST_EXAMPLES:
+        answers = f"{n:,} answer{' is' if n == 1 else 's are'}"
+        return Phrase(
+            f"{answers} too few to fit an abstention threshold: a person should check every answer.",
+            f"只有 {n:,} 个回答，太少，定不出阈值：每个回答都应由人工复核。",
+        )
+    if least is None:
+        return Phrase(
+            f"No threshold reaches {target} precision on {n:,} answers: a person should check every answer.",
+            f"在 {n:,} 个回答上，没有阈值能达到 {target} 的精确率：每个回答都应由人工复核。",
+        )
+    share, rest = percent(answered, 0), percent(1 - answered, 0)
+    if answered >= 0.999:
+        return Phrase(f"It can answer everything at {target} precision.", f"全部自动作答，精确率也在 {target} 以上。")
+    return Phrase(
+        f"At {target} precision it answers {share} automatically (probability ≥ {least:.2f}); {rest} are left to a "
+        "person.",
+        f"精确率 {target} 时，{share} 可自动作答（概率不低于 {least:.2f}），其余 {rest} 交由人工处理。",
+    )
 
 
 # Calibration plots.
@@ -144,10 +225,6 @@ ANSWERED = Phrase("answered by itself", "自动作答")
 def draw_reliability(facts: CalibrationFacts) -> Planes:
     planes = (_diagram(facts), *([_coverage(facts)] if facts.coverage else []))
     return Planes(Phrase("Calibration", "概率校准"), planes)
-
-
-def count_evaluated(facts: CalibrationFacts) -> int:
-    return sum(n for _, _, n in facts.before)
 
 
 def _diagram(facts: CalibrationFacts) -> Plane:

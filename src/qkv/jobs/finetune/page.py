@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.jobs.finetune.facts import (
-    ENOUGH,
     CalibrationFacts,
     FinetuneFacts,
     Seeds,
     Shown,
+    best_baseline,
     choose_best_seed,
-    count_evaluated,
     draw_reliability,
+    explain_threshold,
 )
 from qkv.jobs.finetune.remarks import finetune_remarks
 from qkv.jobs.finetune.tables import (
@@ -33,8 +33,8 @@ from qkv.jobs.finetune.tables import (
 from qkv.report.bilingual import SPACE, Phrase, Words, duration, parameter_count, percent
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
-from qkv.report.plane import Axis, Dots, Plane, Planes, Rule
-from qkv.report.run_log import RunLog, chart_learning_rate, read_run
+from qkv.report.plane import Axis, Dots, Line, Plane, Planes, Rule
+from qkv.report.run_log import RunLog, chart_learning_rate, number, read_run
 from qkv.report.tables import Confusion
 from qkv.tasks.table import ERROR, PART_NAMES, SHARE, find_metric, task_words
 from qkv.tasks.task import Scored
@@ -80,8 +80,9 @@ def _score(facts: FinetuneFacts, scored: Scored, name: str, part: str) -> Iterat
         notes.append(Phrase(f"On {of.en}.", f"共 {of.zh}。"))
     note = Phrase(" ".join(one.en for one in notes), "".join(one.zh for one in notes))
     marks: tuple[tuple[float, Words], ...] = ()
-    if facts.baseline is not None and name == facts.main and math.isfinite(facts.baseline[1]):
-        level = facts.baseline[1]
+    best = best_baseline(facts.test_baselines if part == "test" else facts.baselines)
+    if best is not None and name == facts.main:
+        level = best.value
         shown = percent(level, 0) if what.kind == SHARE else what.shown(level)
         marks = ((level, Phrase(f"baseline {shown}", f"基线 {shown}")),)
     low_end = min(0.0, value, *(interval or ()))
@@ -90,28 +91,12 @@ def _score(facts: FinetuneFacts, scored: Scored, name: str, part: str) -> Iterat
 
 
 def _by_itself(facts: CalibrationFacts) -> Iterator[Figure]:
-    if not facts.coverage:
+    note = explain_threshold(facts.to_dict())
+    if note is None:
         return
     target = percent(facts.target, 0)
     label = Phrase(f"Answered automatically at {target} precision", f"精确率 {target} 时自动作答的比例")
-    if facts.abstain_below is None or facts.answered is None:
-        note = Phrase(
-            f"No threshold reaches {target}: a person should check every answer.",
-            f"没有阈值能达到 {target}：每个回答都应由人工复核。",
-        )
-        if count_evaluated(facts) < ENOUGH:
-            note = Phrase(
-                f"{count_evaluated(facts):,} answers are too few to fit a threshold.",
-                f"只有 {count_evaluated(facts):,} 个回答，太少，定不出阈值。",
-            )
-        yield Figure(label, percent(0.0, 0), note, Gauge(0, 1, 0.0))
-        return
-    rest, p = percent(1 - facts.answered, 0), f"{facts.abstain_below:.2f}"
-    note = Phrase(
-        f"Below a probability of {p} the model abstains: {rest} are left to a person.",
-        f"概率低于 {p} 时不作答：其余 {rest} 交由人工处理。",
-    )
-    yield Figure(label, percent(facts.answered, 0), note, Gauge(0, 1, facts.answered))
+    yield Figure(label, percent(facts.answered or 0.0, 0), note, Gauge(0, 1, facts.answered or 0.0))
 
 
 def _trust(facts: CalibrationFacts) -> Iterator[Figure]:
@@ -167,6 +152,32 @@ def draw_training_curves(
     )
     if log.logged("lr"):
         yield chart_learning_rate(log)
+
+
+def draw_strengths(log: RunLog, chosen: float, kind: str) -> Plane:
+    """Draw the cross-validated score and loss of every strength of the penalty that was tried (linear.py)."""
+    lines = [line for line in log.steps if "strength" in line]
+    scores, losses = (
+        tuple((number(line["strength"]), number(line[key])) for line in lines) for key in ("score", "loss")
+    )
+    best = tuple(point for point in scores if point[0] == chosen)
+    label = Phrase("kept", "保留")
+    shown = "R²" if kind != SHARE else Phrase("cross-validated score", "交叉验证得分")
+    return Plane(
+        Phrase("Strength of the regularisation", "正则化强度"),
+        Axis(Phrase("strength of the penalty", "惩罚强度"), "count", log=True),
+        Axis(shown, "percent" if kind == SHARE else "number"),
+        (
+            Line(shown, scores, "evaluation", more=tuple(f" (loss {loss:.4g})" for _, loss in losses)),
+            Dots(label, best, "kept", labels=(label,) * len(best), read=False),
+        ),
+        shape="wide",
+        note=Phrase(
+            "The head is a linear model of stored vectors, fitted to its optimum for each strength of an L2 penalty. "
+            "The strength with the lowest cross-validated loss on the training examples is kept.",
+            "任务头是建立在向量之上的线性模型，每种 L2 惩罚强度都求到最优；保留训练样本上交叉验证损失最低的强度。",
+        ),
+    )
 
 
 def _of_the_task(log: RunLog) -> str:
@@ -230,8 +241,10 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
     if calibration is not None and (calibration.before or calibration.after):
         yield draw_reliability(calibration)
     yield from _examples(facts)
-    charts = tuple(_curves(run, log, facts))
-    if charts:
+    if facts.strength is not None:
+        drawn = draw_strengths(log, facts.strength, find_metric(facts.main).kind)
+        yield Planes(Phrase("Training", "训练过程"), (drawn,))
+    elif charts := tuple(_curves(run, log, facts)):
         yield Charts(Phrase("Training", "训练过程"), charts)
     yield from _narrow(facts)
     parts = [("train", facts.train), ("dev", facts.dev)] + ([("test", facts.test)] if facts.test is not None else [])
@@ -290,8 +303,9 @@ def _curves(run: Path, log: RunLog, facts: FinetuneFacts) -> Iterator[Chart]:
         for seed in facts.seeds
         if kept is not None and seed.folder != kept.folder
     }
-    baseline = facts.baseline[1] if facts.baseline is not None else None
-    yield from draw_training_curves(log, facts.main, baseline, kept.best_step if kept else None, others)
+    best = best_baseline(facts.baselines)
+    level = None if best is None else best.value
+    yield from draw_training_curves(log, facts.main, level, kept.best_step if kept else None, others)
 
 
 def _scatter(numbers: NDArray[np.float64]) -> Planes:

@@ -4,7 +4,9 @@ As in report/remarks.py every sentence contains its figures, and the docstring s
 """
 
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +19,16 @@ from qkv.jobs.finetune.facts import (
     LengthBin,
     SeedFacts,
     Shown,
-    count_evaluated,
+    best_baseline,
+    explain_threshold,
     measure_spread,
 )
 from qkv.metrics.intervals import wilson_interval
-from qkv.report.bilingual import Phrase, Words, percent, phrase
-from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
+from qkv.report.bilingual import Phrase, count, percent
+from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING, Remark
 from qkv.report.tables import largest_confusions
-from qkv.tasks.table import SHARE, Metric, TaskWords, find_metric, task_words
+from qkv.tasks.baselines import MOST_CHARACTERS, BaselineScore
+from qkv.tasks.table import PART_NAMES, SHARE, Metric, TaskWords, find_metric, task_words
 from qkv.tasks.task import LabelScore, Scored
 from qkv.text.unknown import UnknownFacts
 
@@ -146,6 +150,8 @@ _FEWEST = 10
 """Examples from which an interval shrinks by the rule."""
 _WIDE = 0.1
 """An interval this wide says little: a score of 85 % may be 80 or 90."""
+_LEAKED = 0.02
+"""Share of dev or test that is also in training, above which scores are not to be trusted."""
 PERFECT = 0.995
 """A score that is more often a leak than a triumph."""
 OFF = 0.05
@@ -155,14 +161,18 @@ SURE = 0.9
 
 
 def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
+    """Yield all remarks, failures first. Nothing is called good in a run that learned nothing or has leaks."""
     what, words, scored = find_metric(facts.main), task_words(facts.task, facts.kind), facts.scored
+    failure, baseline = remark_nothing_learned(facts), remark_baseline(facts)
     found = (
-        remark_baseline(what, scored, facts.baseline),
-        remark_too_good(what, scored, facts.baseline, words),
+        failure,
+        *(Remark(WARNING if leak.share > _LEAKED else NOTE, leak.text) for leak in facts.leaks),
+        baseline if failure is None else None,
+        remark_too_good(what, scored, facts.baselines, words),
         remark_uncertainty(what, scored, words),
-        remark_dev_and_test(what, scored, facts.test_scored),
+        remark_dev_and_test(facts),
         remark_seeds(what, facts.seeds),
-        remark_more_steps(facts.seeds),
+        None if facts.strength is not None else remark_more_steps(facts.seeds),
         remark_calibration(facts.calibration),
         remark_automation(facts.calibration),
         remark_hidden_by_accuracy(scored),
@@ -175,41 +185,135 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_bias(facts.numbers),
         remark_unknown(facts.unknown),
         remark_dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
+        remark_left_out_baseline(facts),
     )
-    yield from (remark for remark in found if remark is not None)
+    leaked = any(leak.share > _LEAKED for leak in facts.leaks)
+    doubtful = failure is not None or leaked or (baseline is not None and baseline.level == WARNING)
+    for remark in found:
+        if remark is not None:
+            yield replace(remark, level=NOTE) if doubtful and remark.level == GOOD else remark
 
 
-def remark_baseline(what: Metric, scored: Scored, baseline: tuple[Words, float] | None) -> Remark | None:
-    """The score's interval against what answering without looking reaches."""
-    value = scored.values.get(scored.main, math.nan)
-    if baseline is None or not math.isfinite(value) or not math.isfinite(baseline[1]):
+def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
+    """The score of dev, and of test if there is one, is no better than a constant answer, or 0."""
+    parts = [(facts.scored, facts.baselines)]
+    if facts.test_scored is not None:
+        parts.append((facts.test_scored, facts.test_baselines))
+    constants = [next((one for one in known if one.key == "constant"), None) for _, known in parts]
+    levels = [0.0 if one is None else one.value for one in constants]
+    scores = [part.values.get(facts.main, math.nan) for part, _ in parts]
+    if not math.isfinite(scores[0]) or levels[0] >= 1 or any(map(operator.gt, scores, levels)):
         return None
-    how, level = phrase(baseline[0]), baseline[1]
-    low, high = _interval(scored)
-    en = f"{what.name.en} is {what.shown(value)}"
-    zh = f"{what.zh}为 {what.shown(value)}"
-    against_en = f"the {what.shown(level)} of not looking at the text at all ({how.en})"
-    against_zh = f"完全不看文本的 {what.shown(level)}（{how.zh}）"
-    if low > level:
-        more = what.change(value - level)
-        return Remark(GOOD, Phrase(f"{en}, {more.en} above {against_en}.", f"{zh}，比{against_zh}高 {more.zh}。"))
-    if high < level:
-        return Remark(WARNING, Phrase(f"{en}, below {against_en}.", f"{zh}，低于{against_zh}。"))
+    what = find_metric(facts.main)
+    en, zh = f"{what.plain} is {what.shown(scores[0])}", f"{what.zh}为 {what.shown(scores[0])}"
+    if (constant := constants[0]) is not None:
+        en += f", no better than {constant.name.en} ({what.shown(constant.value)})"
+        zh += f"，不比{constant.name.zh}（{what.shown(constant.value)}）好"
+    lower = "" if facts.lr is None else f" {facts.lr / 3:.1g}"
+    ways = f"--lr{lower}", "--model", "--transfer features"
     return Remark(
-        WARNING,
+        FAILURE,
         Phrase(
-            f"{en}, and its interval holds {against_en}: nothing shows that it has learnt the task.",
-            f"{zh}，区间包含{against_zh}：看不出它学会了这个任务。",
+            f"Nothing was learned: {en}. Try a lower learning rate ({ways[0]}), another model ({ways[1]}), "
+            f"{ways[2]}, or more examples.",
+            f"什么也没学到：{zh}。可以试试更小的学习率（{ways[0]}）、换一个模型（{ways[1]}）、{ways[2]}，或增加样本。",
+        ),
+    )
+
+
+_CHEAPER = {
+    "constant": Phrase(
+        "nothing shows that it has learnt the task. Check the labels, give more examples or another model.",
+        "看不出它学会了这个任务。请检查标签，增加样本，或换一个模型。",
+    ),
+    "tf-idf": Phrase(
+        "prefer it here, since it takes seconds (scikit-learn: TfidfVectorizer, LogisticRegression), or try another "
+        "model, another --transfer or more examples.",
+        "它只需几秒（scikit-learn 的 TfidfVectorizer 与 LogisticRegression），在这里更合算；"
+        "也可以换模型、换 --transfer 或增加样本再试。",
+    ),
+    "dictionary": Phrase(
+        "a list of names is the cheaper choice here. More examples, another model or a lower learning rate may help.",
+        "在这里查词典更省事。可以增加样本、换模型或降低学习率再试。",
+    ),
+}
+"""By baseline: what follows where it is not beaten."""
+
+
+def remark_baseline(facts: FinetuneFacts) -> Remark | None:
+    """The score against the best baseline: on test if there is one, else on dev.
+
+    Above it by more than the interval: good. Below it, or no better than always giving one answer: a warning. Above it
+    within the interval: a note that names the cheaper choice.
+    """
+    what, (part, scored, baselines) = find_metric(facts.main), facts.decisive
+    best, value = best_baseline(baselines), scored.values.get(facts.main, math.nan)
+    if best is None or not math.isfinite(value):
+        return None
+    low, high = _interval(scored)
+    where = PART_NAMES[part]
+    en = f"{what.name.en} is {what.shown(value)} on {where.en}"
+    zh = f"{where.zh}{what.after}为 {what.shown(value)}"
+    level, how = what.shown(best.value), best.name
+    if low > best.value:
+        more = what.change(value - best.value)
+        return Remark(
+            GOOD,
+            Phrase(
+                f"{en}, {more.en} above the best baseline ({how.en}: {level}).",
+                f"{zh}，比最好的基线（{how.zh}：{level}）高 {more.zh}。",
+            ),
+        )
+    advice = _CHEAPER[best.key]
+    if value < best.value:
+        sure_en, sure_zh = ("", "") if high < best.value else (" (within the interval)", "（在误差区间之内）")
+        return Remark(
+            WARNING,
+            Phrase(
+                f"{en}, below the {level} of a baseline{sure_en}, {how.en}: {advice.en}",
+                f"{zh}，低于基线 {level}{sure_zh}（{how.zh}）：{advice.zh}",
+            ),
+        )
+    constant = next((one for one in baselines if one.key == "constant"), None)
+    if constant is not None and low <= constant.value:
+        level, how, advice = what.shown(constant.value), constant.name, _CHEAPER["constant"]
+        return Remark(
+            WARNING,
+            Phrase(
+                f"{en}, and its interval holds the {level} of {how.en}: {advice.en}",
+                f"{zh}，区间包含{how.zh}的 {level}：{advice.zh}",
+            ),
+        )
+    of = task_words(facts.task, facts.kind).of(scored.n)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"{en}, and {of.en} do not show that it is better than a baseline with {level}, {how.en}, which is the "
+            "cheaper choice. More examples to evaluate on would tell.",
+            f"{zh}，但 {of.zh}不足以说明它胜过基线的 {level}（{how.zh}），后者更省事。增加评估样本才能分出高下。",
+        ),
+    )
+
+
+def remark_left_out_baseline(facts: FinetuneFacts) -> Remark | None:
+    if not facts.left_out_baseline:
+        return None
+    most = count(MOST_CHARACTERS)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"The baseline tf-idf was not computed: the training texts have more than {most.en} characters.",
+            f"没有计算 tf-idf 基线：训练文本超过 {most.zh}字。",
         ),
     )
 
 
 def remark_too_good(
-    what: Metric, scored: Scored, baseline: tuple[Words, float] | None, words: TaskWords
+    what: Metric, scored: Scored, baselines: Sequence[BaselineScore], words: TaskWords
 ) -> Remark | None:
-    """Nearly perfect where the baseline is not: does dev hold texts of training?"""
-    value = scored.values.get(scored.main, math.nan)
-    if what.kind != SHARE or not value >= PERFECT or scored.n < 30 or (baseline is not None and baseline[1] > 0.9):
+    """Nearly perfect where no baseline is: does dev hold texts of training?"""
+    value, best = scored.values.get(scored.main, math.nan), best_baseline(baselines)
+    if what.kind != SHARE or not value >= PERFECT or scored.n < 30 or (best is not None and best.value > 0.9):
         return None
     of = words.of(scored.n)
     return Remark(
@@ -241,13 +345,19 @@ def remark_uncertainty(what: Metric, scored: Scored, words: TaskWords) -> Remark
     )
 
 
-def remark_dev_and_test(what: Metric, dev: Scored, test: Scored | None) -> Remark | None:
-    """The test score beside the dev interval: training was stopped and seeds were chosen by dev, so dev flatters."""
+def remark_dev_and_test(facts: FinetuneFacts) -> Remark | None:
+    """The test score beside the dev interval: training was stopped and seeds were chosen by dev, so dev flatters.
+
+    Nothing is said of two scores that show nothing: 0, or not above always giving one answer.
+    """
+    what, dev, test = find_metric(facts.main), facts.scored, facts.test_scored
     if test is None:
         return None
     a, b = dev.values.get(dev.main, math.nan), test.values.get(dev.main, math.nan)
     low, high = _interval(dev)
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(low)):
+        return None
+    if max(a, b) <= max([0.0, *(one.value for one in facts.test_baselines if one.key == "constant")]):
         return None
     both_en = f"{what.name.en} is {what.shown(b)} on test and {what.shown(a)} on dev"
     both_zh = f"{what.name.zh}：测试集 {what.shown(b)}，验证集 {what.shown(a)}"
@@ -301,7 +411,7 @@ def remark_more_steps(seeds: Sequence[SeedFacts]) -> Remark | None:
 
 def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
     """How sure it was against how often it was right, before and after the temperature."""
-    total = count_evaluated(facts) if facts else 0
+    total = facts.answers if facts else 0
     if facts is None or not total:
         return None
     if total < ENOUGH:
@@ -315,13 +425,26 @@ def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
     sure = sum(confidence * n for confidence, _, n in facts.before) / total
     right = sum(share * n for _, share, n in facts.before) / total
     before, after = percent(facts.error_before), percent(facts.error_after)
+    is_used = facts.temperature != 1.0
     if facts.error_after > OFF:
+        how_en = f"even after calibration (before: {before})" if is_used else "and no temperature lowers that"
+        how_zh = f"概率平均差 {after}，温度也降不下来"
+        if is_used:
+            how_zh = f"校准之后概率平均仍差 {after}（校准前 {before}）"
         return Remark(
             WARNING,
             Phrase(
-                f"Its probabilities are off by {after} on average even after calibration (before: {before}): read them "
-                "as an order, not as chances.",
-                f"校准之后概率平均仍差 {after}（校准前 {before}）：只能用来排序，不能当作真实的概率。",
+                f"Its probabilities are off by {after} on average {how_en}: read them as an order, not as chances.",
+                f"{how_zh}：只能用来排序，不能当作真实的概率。",
+            ),
+        )
+    if not is_used:
+        return Remark(
+            GOOD,
+            Phrase(
+                f"Its probabilities can be read as such: off by {after} on average, as trained. No temperature lowers "
+                "that, so none is used.",
+                f"它给的概率可以当真：平均只差 {after}，未经校准；温度降不低它，所以不用。",
             ),
         )
     t = f"{facts.temperature:.2f}"
@@ -344,36 +467,13 @@ def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
 
 
 def remark_automation(facts: CalibrationFacts | None) -> Remark | None:
-    """What share may be answered without a person looking, at the precision that was asked for."""
-    if facts is None or not facts.coverage or count_evaluated(facts) < ENOUGH:
+    """What share may be answered without a person, at the precision that was asked for, or why none."""
+    found = None if facts is None else explain_threshold(facts.to_dict())
+    if facts is None or found is None:
         return None
-    target = percent(facts.target, 0)
-    if facts.abstain_below is None or facts.answered is None:
-        return Remark(
-            WARNING,
-            Phrase(
-                f"At no threshold are {target} of its answers right: a person should look at all of them.",
-                f"无论阈值取多少，精确率都到不了 {target}：每个回答都应由人看过。",
-            ),
-        )
-    share, rest = percent(facts.answered, 0), percent(1 - facts.answered, 0)
-    p = f"{facts.abstain_below:.2f}"
-    if facts.answered >= 0.999:
-        return Remark(
-            GOOD,
-            Phrase(
-                f"It may answer everything by itself and stay at {target} right.",
-                f"全部交给它回答，精确率也在 {target} 以上。",
-            ),
-        )
-    return Remark(
-        GOOD if facts.answered >= 0.5 else NOTE,
-        Phrase(
-            f"At {target} precision it answers {share} by itself (probability {p} and above); {rest} are left to a "
-            "person.",
-            f"精确率 {target} 时，{share} 可以由它自动作答（概率不低于 {p}），其余 {rest} 留给人处理。",
-        ),
-    )
+    if facts.answered is None:
+        return Remark(WARNING if facts.answers >= ENOUGH else NOTE, found)
+    return Remark(GOOD if facts.answered >= 0.5 else NOTE, found)
 
 
 def remark_long_texts(bins: Sequence[LengthBin]) -> Remark | None:

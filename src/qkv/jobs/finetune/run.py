@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,8 +26,10 @@ from qkv.data.batch import Batch
 from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
-from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
+from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
+from qkv.jobs.finetune.linear import HeadFit, fitted_strength
 from qkv.jobs.finetune.page import finetune_page
+from qkv.jobs.finetune.remarks import remark_baseline, remark_nothing_learned
 from qkv.jobs.finetune.settings import FinetuneConfig, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import (
     DevEvaluation,
@@ -35,19 +37,21 @@ from qkv.jobs.finetune.training import (
     build_trainer,
     compute_vectors,
     prepare_examples,
-    resolve_data_defaults,
+    resolve_time,
     seed_folder,
 )
 from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.models.family import TAKES_HEAD, Opened, Saving
 from qkv.models.folders.hub import shown_name
 from qkv.models.plain.network import mix_of
-from qkv.report.bilingual import Phrase, phrase
+from qkv.report.bilingual import phrase
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
+from qkv.tasks.baselines import BaselineScore, BaselineScores, fit_baselines, is_too_large
 from qkv.tasks.predictor import extra_record, find_unknown_tokens, strip_vectors, with_unknown
 from qkv.tasks.table import AnyTask
-from qkv.tasks.task import Scored
+from qkv.tasks.task import Calibration, Scored
+from qkv.tasks.texts import BEFORE_POOLING
 from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
 from qkv.train.log import Progress
@@ -63,7 +67,7 @@ class _Figures:
 
 def finish(
     prepared: Prepared,
-    trainer: Trainer[Batch],
+    trainer: Trainer[Batch] | HeadFit,
     best: int,
     out: Path,
     sessions: Sequence[Mapping[str, Any]],
@@ -86,8 +90,10 @@ def finish(
 
         results = with_unknown(found.results, features, prepared.opened.tokenizer)
         dev = evaluate_examples(task, [(data.dev.examples, results)], keep=keep)
+    compared = compare_with_baselines(task, data)
     task = task.folded(model)
-    solver = replace(solver, task=task, calibration=found.calibration)
+    calibration = _fold_temperature(task, model, found.calibration)
+    solver = replace(solver, task=task, calibration=calibration)
     tested = None
     if data.test is not None:
         tested = evaluate_examples(task, solver.stream(data.test.examples, needs_labels=True))
@@ -101,7 +107,10 @@ def finish(
         train=_data_facts(data.train, prepared, {} if task.numbers else count_labels(data.train.examples)),
         dev=_evaluated_facts(data.dev, dev),
         scored=dev.scored,
-        baseline=_without_looking(score_baseline(prepared)),
+        baselines=compared.dev,
+        test_baselines=compared.test,
+        left_out_baseline=compared.left_out,
+        strength=fitted_strength(read_run(out / seed_folder(config, best)).steps),
         seeds=seeds,
         cost=_cost(out, config, model, trained, sessions, best),
         calibration=found.facts,
@@ -112,6 +121,8 @@ def finish(
         by_length=dev.by_length,
         numbers=dev.numbers,
         notes=prepared.notes,
+        leaks=data.leaks,
+        lr=config.train.lr,
         mix=_mix(model, prepared.opened),
         new_layers=is_scratch(config.model),
         unknown=find_unknown_tokens(prepared.opened.tokenizer, data.train.examples, prepared.train),
@@ -122,9 +133,12 @@ def finish(
         "task": config.task,
         "task_record": task.record(),
         "max_length": prepared.max_length,
-        "calibration": found.calibration.to_dict(),
+        "calibration": calibration.to_dict(),
+        "folded_temperature": found.calibration.temperature / calibration.temperature,  # is in the weights of the head
         "extra": extra_record(model),
         "scores": result["dev"],
+        "test_scores": result["test"],
+        "baselines": result["baselines"],
         "config": _public(config),
     }
     if facts.mix is not None:
@@ -137,7 +151,7 @@ def finish(
 
 def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, record: Mapping[str, Any]) -> None:
     """Save with the dropout of the initial folder; the run's own is in its record."""
-    saving = Saving(task.labels, record, task.problem)
+    saving = Saving(task.labels, record, task.problem, task.pooling, task.normalize)
     prepared.opened.ability(TAKES_HEAD).save(target, model.network, saving)
 
 
@@ -173,10 +187,31 @@ def score_baseline(prepared: Prepared) -> tuple[str, float] | None:
     return prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
 
 
-def _without_looking(base: tuple[str, float] | None) -> tuple[Phrase, float] | None:
-    if base is None:
-        return None
-    return Phrase(f"always answering “{base[0]}”", f"总答“{base[0]}”"), base[1]
+class _Compared(NamedTuple):
+    dev: tuple[BaselineScore, ...]
+    test: tuple[BaselineScore, ...]
+    left_out: bool
+
+
+def compare_with_baselines(task: AnyTask, data: LabelledData) -> _Compared:
+    """Fit the baselines on the training examples and score them on dev and on test."""
+    baselines = fit_baselines(task, data.train.examples)
+    found = []
+    for part in (data.dev, data.test):
+        scores = BaselineScores(task, baselines if part is not None else ())
+        if part is not None:
+            scores.add(part.examples)
+        found.append(scores.result())
+    return _Compared(found[0], found[1], is_too_large(task, data.train.examples))
+
+
+def _fold_temperature(task: AnyTask, model: TaskModel, calibration: Calibration) -> Calibration:
+    """Divide the weights of the head by the temperature, if the task allows it: then a program that knows no
+    temperature gives the same probabilities."""
+    if not task.folds_temperature or calibration.temperature == 1.0:
+        return calibration
+    model.divide_scores(calibration.temperature)
+    return replace(calibration, temperature=1.0)
 
 
 def _data_facts(part: DataPart, prepared: Prepared, labels: dict[str, int]) -> DataFacts:
@@ -277,19 +312,9 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def calibration_dict(facts: CalibrationFacts) -> dict[str, Any]:
-    return {
-        "temperature": facts.temperature,
-        "expected_calibration_error": {"before": facts.error_before, "after": facts.error_after},
-        "abstain_below": facts.abstain_below,
-        "answered": facts.answered,
-        "precision_target": facts.target,
-        "thresholds": dict(facts.thresholds),
-    }
-
-
 def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> dict[str, Any]:
-    values = [seed.score for seed in facts.seeds]
+    values, failure = [seed.score for seed in facts.seeds], remark_nothing_learned(facts)
+    verdict = remark_baseline(facts)
     return {
         "task": facts.task,
         "kind": facts.kind,
@@ -304,8 +329,14 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
             "deviation": statistics.stdev(values) if len(values) > 1 else None,
             "best": best,
         },
-        "calibration": None if facts.calibration is None else calibration_dict(facts.calibration),
+        "calibration": None if facts.calibration is None else facts.calibration.to_dict(),
         "baseline": None if base is None else {"label": base[0], facts.main: base[1]},
+        "baselines": {
+            "dev": [one.to_dict() for one in facts.baselines],
+            "test": None if facts.test_scored is None else [one.to_dict() for one in facts.test_baselines],
+        },
+        "verdict": None if verdict is None else {"level": verdict.level, **verdict.text._asdict()},
+        "strength": facts.strength,
         "examples": {"train": facts.train.examples, "dev": facts.dev.examples},
         "dropped": sum(part.n_dropped for part in (facts.train, facts.dev, facts.test) if part is not None),
         "mended": sum(part.n_mended for part in (facts.train, facts.dev, facts.test) if part is not None),
@@ -313,6 +344,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
         "cost": asdict(facts.cost),
         "mix": None if facts.mix is None else asdict(facts.mix),
         "notes": [phrase(note).en for note in facts.notes],
+        "failure": None if failure is None else failure.text._asdict(),
     }
 
 
@@ -335,17 +367,17 @@ class FinetuneSession:
         else:
             check_data_unchanged(config.data)
             folder, data = reopen_model(config, tell), read_data(config)
+        if config.train.threads is not None:
+            torch.set_num_threads(config.train.threads)
         self.prepared = prepare_examples(config, folder, data, tell)
-        self.config = resolve_data_defaults(self.prepared, tell) if begins else config
+        self.config = resolve_time(self.prepared, self.device, progress) if begins else config
         self.prepared = replace(self.prepared, config=self.config)
-        self.trainer: Trainer[Batch] | None = None  # of the seed that was trained last
+        self.trainer: Trainer[Batch] | HeadFit | None = None  # of the seed that was trained last
 
     def train(self) -> Outcome:
         """Train the seeds in order; stop at the first that is interrupted."""
         config, out, used = self.config, self.out, self.prepared.data
         write_faults(out, [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())])
-        if config.train.threads is not None:
-            torch.set_num_threads(config.train.threads)
         if self.prepared.transfer.cached:
             began, known = time.perf_counter(), (out / "vectors" / "dev.npy").is_file()
             self.prepared = compute_vectors(self.prepared, out, self.device)
@@ -372,6 +404,8 @@ class FinetuneSession:
             "best_step": trainer.best.step,
             "best": trainer.best.value if trainer.best.weights else None,  # None: stopped before an evaluation
         }
+        if trainer.origin:
+            session["restarted_at"] = trainer.origin
         file = self.out / "sessions.jsonl"
         told = [one for one in read_lines(file) if one.get("seed") == number]
         # a run killed before this line was written has trained to the end, and a resume adds no step
@@ -379,7 +413,7 @@ class FinetuneSession:
             add_line(file, session)
         return outcome
 
-    def _trainer(self, number: int) -> Trainer[Batch]:
+    def _trainer(self, number: int) -> Trainer[Batch] | HeadFit:
         self.trainer = None  # two models and their optimizers at a time would be one too many
         folder = self.out / seed_folder(self.config, number)
         self.trainer = build_trainer(self.prepared, number, folder, self.device, self.progress)
@@ -405,7 +439,8 @@ class FinetuneSession:
         shutil.rmtree(out / "vectors", ignore_errors=True)
 
 
-FINETUNING = Lifecycle("finetune", FinetuneConfig(), FinetuneSession)
+FINETUNING = Lifecycle("finetune", FinetuneConfig(classify=BEFORE_POOLING), FinetuneSession)
+"""The defaults are those of a resumed run: what an old config.toml does not name is as it was then."""
 
 
 def make_finetuning(data: LabelledData) -> Lifecycle[FinetuneConfig]:

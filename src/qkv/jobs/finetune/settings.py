@@ -5,6 +5,7 @@ once, at the start, and written to config.toml.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -28,6 +29,7 @@ from qkv.tasks.tag import TagSettings
 from qkv.tasks.texts import ClassifySettings
 from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
 from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import AUTO, fastest_device
 from qkv.train.loop import TrainConfig
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
 
@@ -93,7 +95,7 @@ class FinetuneConfig:
     attention_dropout: float = 0.0  # above 0 attention takes a slower way, and gains nothing that was measured
     language_model_weight: float | None = None  # of a GPT, of predicting the next word; None: 0.5 where layers move
     precision_target: float = 0.95  # of the abstain threshold
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     data: DataChoice = field(default_factory=DataChoice)
     classify: ClassifySettings = field(default_factory=ClassifySettings)
     tag: TagSettings = field(default_factory=TagSettings)
@@ -134,23 +136,45 @@ class FinetuneConfig:
 
 LONE, SMALL = 1e-3, 3e-4
 """Learning rates: of a head without its encoder, and of a small BERT."""
+RATES = {
+    "tag": ((256, 2e-4), (512, 1e-4), (768, 5e-5), (math.inf, 2e-5)),
+    "": ((256, SMALL), (512, 1e-4), (768, 5e-5), (math.inf, 2e-5)),
+}
+"""Learning rates of a BERT or a GPT whose layers are trained, by task ("": all others) and width, up to a limit.
+
+Of 256: bench/finetune_defaults.py with qkv-mini on ten sets, Chinese and English, of 100 to 1,500 examples."""
+WARMUP = {"tag": 0.3, "": 0.1}
+"""Share of the steps. Most tokens have no entity: with a short warm-up that alone is learned first, and kept long."""
+MOST_EPOCHS = {"tag": 40, "": 20}
+"""For files of more than 50 examples; large ones are read less often."""
+RETRY = 0.33
+"""Factor of the learning rate of a second attempt, after one that learned nothing."""
 
 
 def default_settings(
-    transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
+    task: str, transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
 ) -> dict[str, Any]:
-    """The default training settings: small models and heads alone have a higher learning rate.
+    """The default training settings, by task, trained layers and width of the model.
 
     `width` is that of a BERT or a GPT. None is a new encoder, with the learning rate of a head; on a language model
     that is trained with it, that of a small BERT.
     """
-    lr = LONE
+    lr, warmup = LONE, WARMUP[""]
     if width is not None and transfer.moves_encoder:
-        lr = next(rate for limit, rate in ((256, SMALL), (512, 1e-4), (768, 5e-5), (1 << 30, 2e-5)) if width <= limit)
+        lr = next(rate for limit, rate in RATES.get(task, RATES[""]) if width <= limit)
+        warmup = WARMUP.get(task, warmup)
     elif on_language_model and transfer.moving_embedding:
         lr = SMALL
-    train: dict[str, Any] = {"lr": lr, "warmup": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-8, "patience": 8, "keep": 1}
-    train["precision"] = "bf16" if device.startswith("cuda") else "fp32"
+    on = fastest_device() if device == AUTO else device
+    train: dict[str, Any] = {
+        "lr": lr,
+        "warmup": warmup,
+        "betas": [0.9, 0.999],
+        "epsilon": 1e-8,
+        "patience": 8,
+        "keep": 1,
+        "precision": "bf16" if on.startswith("cuda") else "fp32",
+    }
     return {"train": train}
 
 
@@ -161,13 +185,14 @@ def choose_epochs(task: str, units: int, steps_per_epoch: int, from_nothing: boo
     """
     least = TASKS[task].epochs * (3 if from_nothing else 1)
     enough = (1000 if from_nothing else 400) / steps_per_epoch
-    most = (20 if units > 50 else 40) * (3 if from_nothing else 1)
+    usual = MOST_EPOCHS[""] if from_nothing else MOST_EPOCHS.get(task, MOST_EPOCHS[""])
+    most = (usual if units > 50 else 40) * (3 if from_nothing else 1)
     return float(round(min(max(least, enough), most)))
 
 
 _SETTLED = {
     "steps": "epochs",
-    "minutes": "epochs",
+    "least": None,
     "accumulate": "tokens_per_step",
     "evaluate_every": "evaluations",
     "save_every": None,
@@ -176,8 +201,8 @@ _SETTLED = {
 """Settings of the loop that a fine-tuning run works out, and from which others."""
 FINETUNE_SETTINGS = JobSettings(
     FinetuneConfig(),
-    lengths={},
-    giving_way=(),
+    lengths={"train.minutes": "--minutes", "epochs": "--epochs"},
+    giving_way=("train.minutes", "epochs"),
     refused={
         f"train.{name}": f"train.{name} is worked out by a fine-tuning run and cannot be set."
         + (f" Set {instead} instead." if instead else "")
@@ -418,6 +443,9 @@ def resolve_finetune_settings(
     usual: dict[str, Any] = {"transfer": default_transfer(sizes, is_new)}
     config = asked(usual)
     moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
-    if sizes.attends:
-        return asked(usual | default_settings(moves, config.device, sizes.width))
-    return asked(usual | default_settings(moves, config.device, on_language_model=sizes.on_features))
+    width = sizes.width if sizes.attends else None
+    defaults = default_settings(task, moves, config.device, width, sizes.on_features)
+    # whoever gives the learning rate or the length gets just that
+    if not {"train.lr", *FINETUNE_SETTINGS.lengths} & {*given.written, *given.typed}:
+        defaults["train"]["retry"] = RETRY
+    return asked(usual | defaults)

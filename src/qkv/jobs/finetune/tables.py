@@ -299,12 +299,15 @@ def score_sections(facts: FinetuneFacts) -> Iterator[Section]:
     parts = [("dev", facts.scored)] + ([("test", facts.test_scored)] if facts.test_scored is not None else [])
     names = [name for name in facts.scored.values if name != facts.main]
     names = [name for name in (facts.main, *names) if name in facts.scored.values]
-    if len(names) * len(parts) < 2:  # it stands at the head of the page
+    if len(names) * len(parts) < 2 and len(facts.baselines) < 2:  # they are at the head of the page
         return
     yield BarTable(
         Phrase("Results", "全部得分"),
         (Phrase("metric", "指标"), *(PART_NAMES[part] for part, _ in parts)),
-        tuple((_name(name, facts), *(_score(scored, name) for _, scored in parts)) for name in names),
+        (
+            *((_name(name, facts), *(_score(scored, name) for _, scored in parts)) for name in names),
+            *_baseline_rows(facts),
+        ),
         note=Phrase(
             f"The first counts: training was stopped by it. Whiskers are 95{SPACE}% intervals.",
             f"以第一行为准：训练按它早停。误差线为 95{SPACE}% 区间。",
@@ -313,6 +316,19 @@ def score_sections(facts: FinetuneFacts) -> Iterator[Section]:
         else "",
         narrow=True,
     )
+
+
+def _baseline_rows(facts: FinetuneFacts) -> Iterator[tuple[TableCell, ...]]:
+    """The main metric of every baseline, by part."""
+    what = find_metric(facts.main)
+    parts = [facts.baselines] + ([facts.test_baselines] if facts.test_scored is not None else [])
+    for place, one in enumerate(facts.baselines):
+        values = [found[place].value if place < len(found) else math.nan for found in parts]
+        bars = (Bar(value, what.shown(value), "faint") for value in values)
+        yield (
+            Phrase(f"{what.name.en} of a baseline: {one.name.en}", f"基线的{what.after.rstrip()}：{one.name.zh}"),
+            *bars,
+        )
 
 
 def _name(name: str, facts: FinetuneFacts) -> Phrase:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import nn
 from qkv.data.batch import Batch, Epochs, Integers
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData
+from qkv.jobs.finetune.linear import STRENGTHS, HeadFit
 from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs, is_scratch, resolve_transfer
 from qkv.models.family import TAKES_HEAD, Head, Opened
 from qkv.nn.block import FeedForward, find_matrices
@@ -36,10 +38,11 @@ from qkv.tasks.predictor import (
 )
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.task import Features
+from qkv.tasks.texts import TextTask, resolve_reading
 from qkv.tasks.transfer import WEIGHT, TaskModel, Transfer, WithLanguageModel, freeze_parts, layer_scale
 from qkv.text.messages import language
 from qkv.train.device import Sizes
-from qkv.train.log import Progress
+from qkv.train.log import Progress, Silent
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
 
 
@@ -96,6 +99,11 @@ _AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger s
 AT_ONCE_ELSEWHERE = 65_536
 WITH_WORDS = 4  # times fewer, where every token is scored against all words
 EVALUATING = 0.15  # of the time of training, about
+MINUTES = 10.0  # budget of a run whose length was not given
+LEAST_EPOCHS = 2.0  # are trained by default, whatever the time
+_WORTH_MEASURING = {"cpu": 3e12}  # floating-point operations of a run that may take more than a minute or two
+_WORTH_MEASURING_ELSEWHERE = 1e15
+_LONG = 120.0  # seconds from which cheaper ways are named
 SAVED = 200  # steps between two checkpoints, at least: a save writes three times the model
 DECIDED = {
     "classify.pairs=ordered": Phrase(
@@ -144,6 +152,10 @@ def prepare_examples(
     """Check and encode all examples, so that errors are raised before the first step."""
     entry, sizes, tokenizer = TASKS[config.task], opened.ability(TAKES_HEAD).sizes, opened.tokenizer
     transfer = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
+    if config.task == "classify":
+        takes, has_epochs = opened.ability(TAKES_HEAD), config.epochs is not None
+        reading = resolve_reading(config.classify, takes, opened.sentence, transfer, has_epochs)
+        config = replace(config, classify=reading)
     if not sizes.attends and config.attention_dropout:
         raise InputError(f"attention_dropout is {config.attention_dropout}, and {opened.path} has no attention.")
     longest = min(entry.longest, sizes.max_length)
@@ -189,6 +201,8 @@ def _explain_choices(config: FinetuneConfig, task: AnyTask) -> list[Phrase]:
 def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
     """The config with every default that depends on the data written out."""
     config, features = prepared.config, prepared.train
+    if is_fitted(prepared):
+        return resolve_fit_defaults(prepared, tell)
     units = len(features.unit_tokens)
     tokens = int(features.unit_tokens.sum())
     per_step = config.tokens_per_step or max(8, round(tokens / units * config.texts_per_step))
@@ -205,6 +219,7 @@ def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> Fi
         evaluate_every=every,
         save_every=max(every, math.ceil(SAVED / every) * every),
         log_every=max(1, min(10, steps // 50)),
+        least=trivial_score(prepared),
     )
     tell(
         f"{len(prepared.data.train.examples):,} examples to train on, {len(prepared.data.dev.examples):,} held out; "
@@ -212,6 +227,94 @@ def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> Fi
         f"evaluated every {every:,}"
     )
     return replace(config, epochs=epochs, tokens_per_step=per_step, max_length=prepared.max_length, train=train)
+
+
+def trivial_score(prepared: Prepared) -> float | None:
+    """Return the development score of the best constant answer; None if no model can be better."""
+    found = prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
+    score = 0.0 if found is None else found[1]
+    return score if score < 1 else None
+
+
+def resolve_time(prepared: Prepared, device: torch.device, progress: Progress) -> FinetuneConfig:
+    """Resolve the defaults that depend on data and time: measure a step, then fix the number of epochs.
+
+    A run without --epochs takes at most `--minutes`, or `MINUTES` where `LEAST_EPOCHS` fit. Runs that are short on any
+    machine are not measured.
+    """
+    minutes = prepared.config.train.minutes
+    # the number of epochs takes its place
+    asked = replace(prepared.config, train=replace(prepared.config.train, minutes=None))
+    prepared = replace(prepared, config=asked)
+    if is_fitted(prepared):
+        return resolve_fit_defaults(prepared, progress.message)
+    config = resolve_data_defaults(prepared, Silent().message)
+    measured = replace(prepared, config=config)
+    if prepared.transfer.cached or (minutes is None and not _may_be_long(measured, device)):
+        return resolve_data_defaults(prepared, progress.message)
+    seconds = _estimate_seconds(measured, device)
+    assert config.epochs is not None
+    if asked.epochs is None and seconds > 60 * (minutes or MINUTES):
+        most = config.epochs * 60 * (minutes or MINUTES) / seconds
+        epochs = _round_down(most) if minutes is not None else max(LEAST_EPOCHS, _round_down(most))
+        if epochs < config.epochs:
+            asked, seconds = replace(asked, epochs=epochs), seconds * epochs / config.epochs
+            given = f"--minutes {minutes:g}" if minutes is not None else f"the default limit of {MINUTES:g} minutes"
+            progress.message(f"{epochs:g} epochs instead of {config.epochs:g}: {given}.")
+    config = resolve_data_defaults(replace(prepared, config=asked), progress.message)
+    progress.message(f"Estimated time: {_words(seconds)} on {device}.{_cheaper(config, seconds)}")
+    return config
+
+
+def _may_be_long(prepared: Prepared, device: torch.device) -> bool:
+    """Whether forward and backward passes take so many operations that the time is worth measuring."""
+    config, network = prepared.config, prepared.opened.ability(TAKES_HEAD).network
+    # an embedding is looked up, not multiplied
+    parameters = sum(value.numel() for name, value in network.named_parameters() if "embedding" not in name)
+    tokens = (config.epochs or 1.0) * float(prepared.train.unit_tokens.sum())
+    limit = _WORTH_MEASURING.get(device.type, _WORTH_MEASURING_ELSEWHERE)
+    return 6.0 * parameters * tokens * config.seeds > limit
+
+
+def _estimate_seconds(prepared: Prepared, device: torch.device) -> float:
+    """Measure training steps of the run and return the estimated time of all seeds, with evaluations."""
+    config = prepared.config
+    with TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
+        trainer = build_trainer(prepared, 0, Path(folder), device, Silent())
+        assert isinstance(trainer, Trainer)
+        per_step = trainer.seconds_per_step(2.0, least=2)
+    assert config.tokens_per_step is not None
+    # forward alone is a third of a step's work
+    evaluation = per_step * float(prepared.dev.rows.lengths.sum()) / config.tokens_per_step / 3
+    return config.seeds * (
+        config.train.steps * per_step + config.train.steps / config.train.evaluate_every * evaluation
+    )
+
+
+def _round_down(epochs: float) -> float:
+    """Return a number of epochs that is easy to read, and above 0.
+
+    >>> _round_down(7.9), _round_down(2.57), _round_down(0.0123)
+    (7.0, 2.5, 0.012)
+    """
+    digits = 0 if epochs >= 5 else 1 if epochs >= 1 else 3
+    return max(0.001, math.floor(epochs * 10**digits) / 10**digits)
+
+
+def _words(seconds: float) -> str:
+    """
+    >>> _words(44), _words(70), _words(400)
+    ('less than a minute', 'about 2 minutes', 'about 7 minutes')
+    """
+    return "less than a minute" if seconds < 60 else f"about {math.ceil(seconds / 60):,} minutes"
+
+
+def _cheaper(config: FinetuneConfig, seconds: float) -> str:
+    if seconds < _LONG:
+        return ""
+    ways = ["--transfer features"] if not is_scratch(config.model) else []
+    ways += ["--transfer top:2"] if config.transfer == "full" and not is_scratch(config.model) else []
+    return f" Cheaper: {', '.join([*ways, '--epochs, --minutes'])}."
 
 
 def seed_folder(config: FinetuneConfig, number: int) -> str:
@@ -225,16 +328,20 @@ def build_network(prepared: Prepared, seed: int, tell: Callable[[str], None]) ->
     takes = opened.ability(TAKES_HEAD)
     head = takes.stored_head(task.head)
     goes_on = bool(head) and (opened.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
+    # a head that read other vectors would begin from noise
+    before = (opened.record.get("task_record") or {}).get("settings", {}).get("pooling", "cls")
+    goes_on = goes_on and before == task.pooling and not is_fitted(prepared)
     begin = task.unfolded(head) if goes_on else {}
+    dropouts = config.dropout, config.attention_dropout
     network, fresh = takes.with_head(
-        Head(task.head, task.outputs, step_seed(seed, 1 << 20), config.dropout, config.attention_dropout, begin)
+        Head(task.head, task.outputs, step_seed(seed, 1 << 20), *dropouts, begin, task.pooling)
     )
     if seed == prepared.config.train.seed:
         if goes_on:
             tell(f"{opened.path} has a head with these labels already: training continues from it.")
         elif others := sorted(fresh - {f"heads.{task.head}"}):
             tell(f"{opened.path} has no {', '.join(others)}: initialised randomly.")
-    model = TaskModel(network, task.head, task.extra_tensors())
+    model = TaskModel(network, task.head, task.extra_tensors(), task.pooling, task.normalize)
     stored = opened.record.get("extra", {}) if goes_on else {}
     with torch.no_grad():
         for name, parameter in model.extra.items():
@@ -259,7 +366,8 @@ def language_model_weight(config: FinetuneConfig, opened: Opened, transfer: Tran
 
 def build_trainer(
     prepared: Prepared, number: int, out: Path, device: torch.device, progress: Progress
-) -> Trainer[Batch]:
+) -> Trainer[Batch] | HeadFit:
+    """What trains the model of a seed: step by step, or a head to its optimum."""
     config, task = prepared.config, prepared.task
     seed = config.train.seed + number
     model = build_network(prepared, seed, progress.message).to(device)
@@ -269,14 +377,14 @@ def build_trainer(
     usual = _AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
     at_once = config.tokens_at_once or (usual // WITH_WORDS if prepared.language_model_weight else usual)
     at_once = 1 << 30 if isinstance(train, Vectors) else at_once
-    assert config.tokens_per_step is not None
+    per_step = config.tokens_per_step or int(train.unit_tokens.sum())
     precision = PRECISIONS[config.train.precision] if config.train.precision != "fp32" else None
     solver = Solver(model, task, prepared.opened.tokenizer, prepared.max_length, precision=precision)
     weights = class_weights(prepared) if config.class_weights == "auto" else None
     job = Job(
         model=model,
         objective=_objective(prepared, weights),
-        batches=TrainingBatches(train, config.tokens_per_step, at_once, seed),
+        batches=TrainingBatches(train, per_step, at_once, seed),
         out=out,
         evaluate=DevEvaluation(solver, dev, prepared.data.dev.examples),
         best_by=_SELECTION,
@@ -285,10 +393,37 @@ def build_trainer(
         # layers without attention are called through what stands above them
         recomputed=list(model.network.encoder.blocks) if sizes.attends else [],
         matrices=find_matrices(model),
-        sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
+        sizes=None if isinstance(train, Vectors) else _sizes(train, per_step, at_once, seed),
         around=WeightCasts,
+        renew=lambda: renew_weights(model, build_network(prepared, seed, Silent().message)),
     )
+    if is_fitted(prepared) and isinstance(task, TextTask):
+        return HeadFit(job, train, prepared.data.train.examples, task, weights, seed, progress)
     return Trainer(job, replace(config.train, seed=seed), progress)
+
+
+def renew_weights(model: TaskModel, initial: TaskModel) -> None:
+    """Copy all weights of the initial model into the trained one."""
+    with torch.no_grad():
+        for value, before in zip(model.parameters(), initial.parameters(), strict=True):
+            value.copy_(before)
+
+
+def is_fitted(prepared: Prepared) -> bool:
+    """Whether the head is fitted to its optimum (linear.py) instead of trained in steps."""
+    return isinstance(prepared.task, TextTask) and prepared.task.settings.fit == "linear"
+
+
+def resolve_fit_defaults(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
+    """`resolve_data_defaults` for a head that is fitted: a step is one strength of the penalty."""
+    tell(
+        f"{len(prepared.data.train.examples):,} examples to train on, {len(prepared.data.dev.examples):,} held out; "
+        f"a linear head on stored vectors, its strength of regularisation chosen by cross-validation among "
+        f"{len(STRENGTHS)}"
+    )
+    steps = len(STRENGTHS)
+    train = replace(prepared.config.train, steps=steps, evaluate_every=steps, save_every=steps, log_every=1)
+    return replace(prepared.config, max_length=prepared.max_length, train=train)
 
 
 def _objective(prepared: Prepared, class_weights: list[float] | None) -> Objective[Batch]:

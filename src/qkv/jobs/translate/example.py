@@ -22,7 +22,7 @@ from qkv.jobs.lifecycle import Finished
 from qkv.jobs.translate.settings import TRANSLATION_MODELS, TranslateConfig
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.train.log import Progress
-from qkv.train.run_folder import CONFIG, begin
+from qkv.train.run_folder import CONFIG, remove_run
 
 SHORTEST, LONGEST = 3, 10
 
@@ -120,9 +120,13 @@ def example_settings(name: str, model_type: str) -> TranslateConfig:
     return merge(TranslateConfig(model_type=model_type), settings, f"example {name}")
 
 
-def start_example(name: str, config: TranslateConfig, out: Path, progress: Progress) -> Finished:
+def start_example(
+    name: str, config: TranslateConfig, out: Path, progress: Progress, overwrite: bool = False
+) -> Finished:
     """Write the pairs into the run's folder and start it; if it cannot start, nothing is left."""
-    begin(out, TRANSLATING.job)
+    TRANSLATING.check_folder(out, overwrite)
+    if overwrite:
+        remove_run(out)
     was_there = out.exists()
     try:
         files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}

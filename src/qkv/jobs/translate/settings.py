@@ -117,7 +117,7 @@ class TranslateConfig:
     average: int = 1  # checkpoints at the end whose mean is tried beside the best weights; 1: none
     select: str = "loss"  # what the best weights are best by, on dev: loss, bleu or exact
     evaluation_pairs: int = 200  # of dev, translated (greedily) at every evaluation
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     bitext: BitextChoice = field(default_factory=BitextChoice)
     tokenizer: TokenizerChoice = field(default_factory=TokenizerChoice)
     transformer: TransformerChoice = field(default_factory=TransformerChoice)

@@ -53,6 +53,7 @@ from qkv.models.folders.own import (
     OURS,
     Card,
     check_vocabulary,
+    describe_scores,
     own_version,
     read_licences,
     read_ours,
@@ -67,6 +68,10 @@ _TOLERATED = frozenset({"embeddings.position_ids", "embeddings.token_type_ids"})
 """Buffers that older files store and that say nothing: 0, 1, 2 … and 0, 0, 0 …"""
 LABELLED = frozenset({"sequence", "token"})
 """Heads whose outputs have names."""
+OWN_HEAD = "qkv_head"
+"""The name of the tensors of a head that no class of transformers has: it reads a mean, or [CLS] without a pooler."""
+SENTENCE_NAMES = {"mean": "mean", "first": "cls"}
+"""Our poolings without a pooler, and what sentence-transformers calls them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class FolderPlan:
     tokenizer: Tokenizer
     sentence: SentenceFiles
     record: dict[str, Any]
+    own_head: str | None  # the head that is stored as `OWN_HEAD`
     is_decoder_compared: bool  # False: a decoder is stored beside the token table, and was not compared
     notes: tuple[str, ...]
 
@@ -101,6 +107,8 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
             raise InputError(f"{where} holds {name} twice, with and without a prefix or under an older name.")
         if name not in _TOLERATED:
             names[name] = tensor
+    ours = read_ours(folder)
+    own_head, own_tensors = ours.get("head"), _take_own_head(ours, names, folder / OURS)
     heads = like.heads_held(names, stated.architecture, where)
     architecture = like.architecture_of(heads, stated.architecture)
     dense, notes = _dense_held(like, names, heads, architecture)
@@ -117,6 +125,10 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
     # more layers than tensors are missing in any case, and need not be counted one by one
     tensors = like.tensors(config, heads, dense, min(config.own_layers, len(names) + 1))
     _check_names(like, stated, weights, names, tensors, heads)
+    if own_head is not None:
+        heads, names = (*heads, own_head), names | own_tensors
+        tensors |= {f"heads.{own_head}.linear.{kind}": (f"{OWN_HEAD}.{kind}",) for kind in WEIGHT_AND_BIAS}
+        outputs.append(own_tensors[f"{OWN_HEAD}.weight"].shape[0])
     with torch.device("meta"), SkipInit():
         skeleton = BertWithHeads(config, heads, labels=max(outputs, default=2), pooler=dense is not None)
     _check_shapes(like, stated, weights, names, tensors, skeleton)
@@ -135,7 +147,6 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
         notes.append(
             f"{weights.source.name} holds {like.decoder}.weight too; whether it differs is seen when it is loaded"
         )
-    ours = read_ours(folder)
     if ours.get("pooling") not in (None, *POOLINGS):
         raise InputError(
             f"{folder / OURS}: pooling is {ours['pooling']!r}, where one of {', '.join(POOLINGS)} belongs."
@@ -156,9 +167,21 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
         tokenizer=tokenizer,
         sentence=sentence,
         record=ours.get("record") or {},
+        own_head=own_head,
         is_decoder_compared=compare or not repeated,
         notes=(*notes, *sentence.notes),
     )
+
+
+def _take_own_head(ours: Mapping[str, Any], names: dict[str, StoredTensor], file: Path) -> dict[str, StoredTensor]:
+    """Remove the tensors of a head of ours from `names` and return them; {} if qkv.json declares none."""
+    head = ours.get("head")
+    if head is None:
+        return {}
+    wanted = [f"{OWN_HEAD}.{kind}" for kind in WEIGHT_AND_BIAS]
+    if head not in TASK_HEADS or any(name not in names or not names[name].shape for name in wanted):
+        raise InputError(f"{file} declares the head {head!r}, and the weights have no {listed(wanted)} of one.")
+    return {name: names.pop(name) for name in wanted}
 
 
 def _dense_held(
@@ -282,6 +305,7 @@ class Folder:
     record: dict[str, Any] = field(default_factory=dict)  # from qkv.json
     carried: dict[str, Any] = field(default_factory=dict)  # fields of config.json that a save gives back
     files: dict[str, bytes] = field(default_factory=dict)  # small files that a save gives back
+    own_head: str | None = None  # the head that transformers has no class for
     notes: tuple[str, ...] = ()  # what the folder says and qkv does not do
     like: BertLike = field(kw_only=True)
 
@@ -297,6 +321,7 @@ class Folder:
             pooling=self.pooling,
             normalize=self.normalize,
             foreign_pooling=self.foreign_pooling,
+            own_head=self.own_head,
             record=self.record,
             carried=self.carried,
             files=self.files,
@@ -334,6 +359,7 @@ def load_planned(folder: Path, plan: FolderPlan, dtype: torch.dtype) -> Folder:
         record=plan.record,
         carried=plan.stated.carried,
         files=files,
+        own_head=plan.own_head,
         notes=plan.notes,
         like=plan.like,
     )
@@ -350,6 +376,7 @@ def save_like(
     pooling: str | None = None,
     normalize: bool = False,
     foreign_pooling: str | None = None,
+    own_head: str | None = None,
     record: Mapping[str, Any] | None = None,
     carried: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
@@ -358,19 +385,26 @@ def save_like(
 
     Without `architecture`, every part of the model is written, under the class that holds the most of them. With one,
     exactly the parts of that class: transformers then finds no key too many or too few. A folder that is already
-    there is replaced if it is a model folder, and refused if it holds anything else.
+    there is replaced if it is a model folder, and refused if it holds anything else. `own_head` is the head that
+    transformers has no class for: it is stored as `OWN_HEAD` beside the other parts, and qkv.json declares it.
     """
-    config, heads = model.config, set(model.heads)
+    config, heads = model.config, set(model.heads) - {own_head}
     pooler = model.encoder.pooler is not None
     if architecture is not None:
         like.check_architecture(architecture, "save")
         needed = like.classes[architecture]
+        if own_head in needed.heads:
+            raise InputError(
+                f"The head of this model reads a vector that {architecture} does not compute ({pooling} pooling, no "
+                "pooler). Save it without another architecture, or train one with --set classify.pooling=cls."
+            )
         if lacking := set(needed.heads) - heads:
             raise InputError(f"{architecture} needs the head {listed(lacking)}, which this model does not have.")
         heads, pooler = set(needed.heads), pooler and needed.pooler
+        own_head = None
     else:
         architecture = like.architecture_of(heads)
-    labels = _labels_to_write(like, model, architecture, labels)
+    labels = _labels_to_write(model, {*like.classes[architecture].heads, own_head}, labels)
     target = Path(os.path.expanduser(path))
     check_vocabulary(tokenizer, config.vocabulary_size, str(target))
     state = model.state_dict()
@@ -380,12 +414,16 @@ def save_like(
             tensors[like.written(ours, name, architecture)] = part.contiguous()
     if "heads.masked.table" in state and "masked" in heads and like.decoder_bias is not None:
         tensors[like.decoder_bias] = tensors[like.masked_bias].clone()  # untied, transformers adds this one
+    if own_head is not None:
+        for kind in WEIGHT_AND_BIAS:
+            tensors[f"{OWN_HEAD}.{kind}"] = state[f"heads.{own_head}.linear.{kind}"].detach().cpu().contiguous()
     dtype = str(state["encoder.embedding.token.weight"].dtype).removeprefix("torch.")
     extra: dict[str, str | bytes] = {**(files or {}), **tokenizer.files(config.max_length)}
     if pooling and MODULES not in extra:
         extra |= write_sentence(pooling, normalize, config.width)
     parameters = sum(tensor.numel() for tensor in tensors.values())
-    extra.setdefault(CARD, make_card(like, target.resolve().name, config, architecture, labels, parameters, pooling))
+    made_of = (config, architecture, labels, parameters, pooling, own_head, record or {})
+    extra.setdefault(CARD, make_card(like, target.resolve().name, *made_of))
     ours_alone: dict[str, Any] = {
         "format": FOLDER_FORMAT,
         "qkv": own_version(),
@@ -394,6 +432,8 @@ def save_like(
     }
     if foreign_pooling is not None:
         ours_alone["foreign_pooling"] = foreign_pooling
+    if own_head is not None:
+        ours_alone["head"] = own_head
     extra |= {
         CONFIG: to_json(like.write_config(config, architecture, labels, dtype, carried or {})),
         OURS: to_json(ours_alone | {"record": dict(record or {})}),
@@ -410,10 +450,19 @@ def make_card(
     labels: Sequence[str],
     parameters: int,
     pooling: str | None,
+    own_head: str | None = None,
+    record: Mapping[str, Any] | None = None,
 ) -> str:
     """README.md."""
     known = like.classes[architecture]
-    english, chinese = _ABOUT[known.heads]
+    english, chinese = _ABOUT[known.heads if own_head is None else (own_head,)]
+    notes = [f"Sentence vectors / 句向量: {pooling} pooling"] if pooling else []
+    if own_head is not None:
+        notes.append(
+            f"The head (`{OWN_HEAD}`) reads the {pooling} vector, for which transformers has no class: AutoModel loads "
+            f"the encoder, `qkv` all of it. / 任务头（`{OWN_HEAD}`）读取 {pooling} 向量，transformers 没有对应的类："
+            "AutoModel 只读编码器，`qkv` 读取全部。"
+        )
     size = f"{config.layers} × {config.width} × {config.heads}"
     return write_card(
         Card(
@@ -426,9 +475,9 @@ def make_card(
             ),
             tags=(like.name, "sentence-transformers") if pooling else (like.name,),
             library="transformers",
-            pipeline="sentence-similarity" if pooling else known.pipeline,
+            pipeline="sentence-similarity" if pooling and own_head is None else known.pipeline,
             labels=labels,
-            notes=[f"Sentence vectors / 句向量: {pooling} pooling"] if pooling else (),
+            notes=[*notes, *describe_scores(record or {})],
             python=(
                 'import qkv\n\nmodel = qkv.load("path/to/this/folder")',
                 f"from transformers import AutoTokenizer, {known.auto_class}\n\n"
@@ -439,8 +488,8 @@ def make_card(
     )
 
 
-def _labels_to_write(like: BertLike, model: BertWithHeads, architecture: str, labels: Sequence[str]) -> tuple[str, ...]:
-    named = set(like.classes[architecture].heads) & LABELLED
+def _labels_to_write(model: BertWithHeads, heads: Collection[str | None], labels: Sequence[str]) -> tuple[str, ...]:
+    named = set(heads) & LABELLED
     if not named:
         return ()
     outputs = model.state_dict()[f"heads.{named.pop()}.linear.weight"].shape[0]
@@ -601,7 +650,7 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
             dense_activation=known.activation,
             drops_before_dense=known.drops_before,
         )
-        return BertWithHeads(config, [head.name], labels=head.outputs)
+        return BertWithHeads(config, [head.name], labels=head.outputs, pooler=None if head.pooling == "cls" else False)
 
     def left_out(head: Head) -> tuple[str, ...]:
         """Do not initialise a head's own dense layer from the pooler."""
@@ -617,7 +666,10 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
             trained,
             folder.tokenizer,
             saving.labels,
-            like.architecture_of(list(trained.heads)),
+            like.architecture_of(list(trained.heads)) if saving.pooling == "cls" else None,
+            pooling=None if saving.pooling == "cls" else SENTENCE_NAMES[saving.pooling],
+            normalize=saving.normalize,
+            own_head=None if saving.pooling == "cls" else next(iter(trained.heads)),
             record=saving.record,
             carried={"problem_type": saving.problem} if saving.problem else {},
             files=read_licences(folder.path),
@@ -630,7 +682,9 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
         ENCODES: lambda: Encodes(network, folder.tokenizer, sizes, named_layers=folder.config.layers),
         ATTENDS: lambda: network,
         SHOWS_LAYERS: lambda: network,
-        TAKES_HEAD: lambda: TakesHead(sizes, folder.tokenizer, folder.path, network, build, save, left_out=left_out),
+        TAKES_HEAD: lambda: TakesHead(
+            sizes, folder.tokenizer, folder.path, network, build, save, left_out=left_out, pools=True
+        ),
     }
     return Opened(
         facts,

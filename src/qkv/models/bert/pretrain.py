@@ -85,7 +85,7 @@ class PretrainConfig:
     init: str | None = None  # a folder to go on from; None: random weights
     rows: int = 32  # a batch
     evaluation_rows: int = 256  # of the held-out documents
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     model: ModelChoice = field(default_factory=ModelChoice)
     pairs: PairConfig = field(default_factory=PairConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)

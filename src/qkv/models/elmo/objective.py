@@ -51,7 +51,8 @@ class Unigram:
     """Draws words in proportion to their counts plus one, so that every word can be drawn."""
 
     def __init__(self, counts: Tensor, size: int) -> None:
-        shares = (counts.double() + 1) / (counts.double() + 1).sum()
+        exact = torch.float32 if counts.device.type == "mps" else torch.float64  # an Apple GPU has no float64
+        shares = (counts.to(exact) + 1) / (counts.to(exact) + 1).sum()
         self.size = size
         self.cumulative = shares.cumsum(0)  # V
         self.log_chances = (-torch.expm1(size * torch.log1p(-shares))).log().float()  # V, of being among S
@@ -59,7 +60,7 @@ class Unigram:
     def draw(self) -> tuple[Tensor, Tensor]:
         """(S,) words in the order of ids, and (S,) whether each repeats the one before; drawn by torch's generator of
         the device, which the loop seeds at every step."""
-        chosen = torch.rand(self.size, dtype=torch.float64, device=self.cumulative.device).sort().values
+        chosen = torch.rand(self.size, dtype=self.cumulative.dtype, device=self.cumulative.device).sort().values
         words = torch.searchsorted(self.cumulative, chosen).clamp_max(len(self.cumulative) - 1)
         again = torch.zeros_like(words, dtype=torch.bool)
         again[1:] = words[1:] == words[:-1]

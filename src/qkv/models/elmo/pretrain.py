@@ -82,7 +82,7 @@ class ElmoTraining:
     rows: int = 32  # a batch: streams of text in each direction
     negatives: int = 4096  # negative samples per step; all words if the vocabulary is less than twice as large
     evaluation_tokens: int = 100_000  # of the held-out documents, at most
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     text: TextConfig = field(default_factory=TextConfig)
     model: ElmoChoice = field(default_factory=ElmoChoice)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -167,6 +167,25 @@ def write_about(subject: str, english: str, chinese: str, parameters: int) -> tu
     return f"{subject}: {english}. {parameters:,} parameters.", f"{subject}：{chinese}。{parameters:,} 个参数。"
 
 
+def describe_scores(record: Mapping[str, Any]) -> list[str]:
+    """The scores of a fine-tuned model for its card, from the record of its training; none of another model."""
+    parts = [(name, record.get(key)) for name, key in (("dev / 验证集", "scores"), ("test / 测试集", "test_scores"))]
+    known = [(name, one, one["main"]) for name, one in parts if isinstance(one, Mapping) and "main" in one]
+    if not known:
+        return []
+    base = record.get("config", {}).get("model")
+    lines = ["| | score / 得分 | 95 % | examples / 样本 |", "|---|---|---|---|"]
+    for name, one, main in known:
+        ends = one.get("intervals", {}).get(main) or (None, None)
+        between = "" if None in ends else f"{ends[0]:.4f} – {ends[1]:.4f}"
+        value = one.get(main)
+        shown = "–" if value is None else f"{value:.4f}"
+        lines.append(f"| {main}, {name} | {shown} | {between} | {one.get('examples', 0):,} |")
+        baselines = (record.get("baselines") or {}).get(name.split(" ")[0]) or []
+        lines += [f"| baseline: {each['name']} | {each['value']:.4f} | | |" for each in baselines]
+    return [*([f"Fine-tuned from / 微调自: {base}"] if base else []), "\n".join(lines)]
+
+
 def write_card(card: Card) -> str:
     """The text of README.md."""
     pipeline = [f"pipeline_tag: {card.pipeline}"] if card.pipeline else []
@@ -262,7 +281,7 @@ def save_folder(
     files = tokenizer.files(config.get("max_length")) | {
         CONFIG: to_json({"model_type": model_type, **config}),
         OURS: to_json({"format": FOLDER_FORMAT, "qkv": own_version(), "record": dict(record or {})}),
-        CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter),
+        CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter, record or {}),
     }
     write_folder(target, files, stored)
     return target
@@ -333,7 +352,12 @@ def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> Input
 
 
 def _card(
-    name: str, model_type: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], segmenter: str | None
+    name: str,
+    model_type: str,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    segmenter: str | None,
+    record: Mapping[str, Any],
 ) -> str:
     kind = OWN_TYPES[model_type]
     parameters = sum(tensor.numel() for tensor in tensors.values())
@@ -343,9 +367,10 @@ def _card(
             write_about(model_type, kind.english, kind.chinese, parameters),
             tags=[model_type],
             sizes={key: value for key, value in config.items() if isinstance(value, str | int | float | bool)},
-            notes=[f"Chinese words are found by {segmenter} / 中文由 {segmenter} 分词。"]
-            if segmenter is not None
-            else (),
+            notes=[
+                *([f"Chinese words are found by {segmenter} / 中文由 {segmenter} 分词。"] if segmenter else []),
+                *describe_scores(record),
+            ],
             command=kind.command,
         )
     )

@@ -53,6 +53,7 @@ from qkv.models.folders.own import (
     OURS,
     Card,
     check_vocabulary,
+    describe_scores,
     read_licences,
     read_record,
     vocabulary_line,
@@ -503,16 +504,14 @@ def _write(
         **files_for_writing(tokenizer, config.max_length, begins=begins_documents(saving.record)),
         CONFIG: to_json(fields),
         OURS: to_json({"format": FOLDER_FORMAT, "record": dict(saving.record)}),
-        CARD: _card(target.resolve().name, config, dialect, count, heads, saving.labels),
+        CARD: _card(target.resolve().name, config, dialect, count, heads, saving),
         **files,
     }
     write_folder(target, texts, tensors)
     return target
 
 
-def _card(
-    name: str, config: GPTConfig, dialect: Dialect, parameters: int, heads: Sequence[str], labels: Sequence[str]
-) -> str:
+def _card(name: str, config: GPTConfig, dialect: Dialect, parameters: int, heads: Sequence[str], saving: Saving) -> str:
     about = _ABOUT[heads[0] if heads else config.order]
     python = "from transformers import AutoModelForCausalLM, AutoTokenizer"
     return write_card(
@@ -523,7 +522,8 @@ def _card(
             library="transformers",
             pipeline=None if heads else "text-generation",
             sizes={size: getattr(config, size) for size in _CARD_SIZES},
-            labels=labels,
+            labels=saving.labels,
+            notes=describe_scores(saving.record),
             command=f'qkv {"predict" if heads else "generate"} path/to/this/folder "TEXT"',
             python=[] if heads else [python],
         )

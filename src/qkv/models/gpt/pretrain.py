@@ -97,7 +97,7 @@ class GPTTrainConfig:
     rows: int = 32  # a batch has about rows · length tokens
     length: int = 128  # tokens of a row; a document that has more becomes several rows
     evaluation_tokens: int = 100_000  # of the held-out documents, about so many at most
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     model: GPTChoice = field(default_factory=GPTChoice)
     train: TrainConfig = field(default_factory=TrainConfig)
 

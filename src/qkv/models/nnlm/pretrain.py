@@ -173,7 +173,7 @@ class LanguageModelConfig:
     data_sha256: str | None = None  # of its manifest; put here at the start
     rows: int = 32  # a batch: pieces of text, for rnnlm each of a stream of its own
     evaluation_tokens: int = 100_000  # of the held-out documents, at most
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     text: TextConfig = field(default_factory=TextConfig)
     nnlm: NNLMChoice = field(default_factory=NNLMChoice)
     rnnlm: RNNLMChoice = field(default_factory=RNNLMChoice)

@@ -87,7 +87,7 @@ class Word2VecConfiguration:
     model_type: str = "word2vec"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
-    device: str = "cpu"
+    device: str = "auto"  # cuda, mps or cpu, whichever is found first; put here at the start
     words: str = "tokens"  # or "whole": tokens are joined where the corpus says that a word continues
     min_count: int | None = None  # rarer words get no vector; None: 5 for whole words, 1 for tokens
     vocabulary_size: int | None = None  # so many, special tokens among them; None: 200,000 whole words, all tokens
@@ -267,7 +267,8 @@ def _batched(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfigu
         ids, sentences = (torch.from_numpy(array).to(device) for array in chunk.flat())
         generator = torch.Generator(device).manual_seed(seed)
         windows = sampler.windows(ids, sentences, generator)
-        loss = torch.zeros((), device=device, dtype=torch.float64)
+        exact = torch.float32 if device.type == "mps" else torch.float64  # an Apple GPU has no float64
+        loss = torch.zeros((), device=device, dtype=exact)
         count = torch.zeros((), device=device, dtype=torch.int64)
         for begin in range(0, len(windows.near), size):
             part = Windows(*(tensor[begin : begin + size] for tensor in windows))

@@ -140,7 +140,7 @@ class Word2VecTrainer:
             return Outcome(started, started, finished=True)
         evaluate_every = train.evaluate_every
         assert evaluate_every is not None
-        log = Log(self.out, self.step)
+        log = Log(self.out, self.step, self.progress.log)
         self.progress.start(self.step, steps)
         try:
             with interruptible() as interruption, self.mapped() as each:

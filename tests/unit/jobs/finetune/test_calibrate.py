@@ -10,6 +10,7 @@ import pytest
 from qkv.data.labelled.examples import AnswerExample, TextExample
 from qkv.data.labelled.examples import AnswerSpan as Said
 from qkv.jobs.finetune.evaluate import NEVER_SURE, CalibrationFit, calibrate
+from qkv.jobs.finetune.facts import explain_threshold
 from qkv.tasks.answer import AnswerSettings, AnswerTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
 from qkv.tasks.task import Calibration
@@ -95,6 +96,39 @@ def test_before_is_without_anything_fitted() -> None:
     sure = task.confidences(examples, plain)
     assert found.facts is not None
     assert sum(right * n for _, right, n in found.facts.before) == pytest.approx(sure.right.sum())
+
+
+def test_a_temperature_that_does_not_lower_the_error_is_not_used() -> None:
+    """Scores that are calibrated already: a temperature fitted on a few of them makes the others worse."""
+    random = np.random.default_rng(3)
+    kept = used = 0
+    for _ in range(20):
+        margins = random.normal(size=40) * 2
+        labels = np.where(random.random(40) < 1 / (1 + np.exp(-margins)), "a", "b").tolist()
+        task, examples, _ = single(40, right=0.5)
+        examples = [replace(example, label=label) for example, label in zip(examples, labels, strict=True)]
+        found = fitted(task, examples, np.stack([margins, np.zeros(40)], 1))
+        assert found.facts is not None and found.facts.error_after <= found.facts.error_before
+        assert found.facts.temperature == found.calibration.temperature
+        if found.calibration.temperature == 1.0:
+            kept += 1
+            assert found.facts.after == found.facts.before and found.facts.fitted_temperature != 1.0
+        else:
+            used += 1
+            assert found.facts.error_after < found.facts.error_before
+    assert kept and used
+
+
+def test_one_sentence_says_why_there_is_no_threshold() -> None:
+    few, never = fitted(*single(12, right=1.0)).facts, fitted(*single(60, right=0.5)).facts
+    some = fitted(*single(200, right=0.9), target=0.92).facts
+    several = fitted(*many(30)).facts
+    assert few and never and some and several
+    said = [explain_threshold(json.loads(json.dumps(one.to_dict()))) for one in (few, never, some)]
+    assert explain_threshold(several.to_dict()) is None, "each label has a threshold of its own"
+    assert said[0] and said[1] and said[2]
+    assert "12 answers are too few" in said[0].en and "No threshold reaches 95" in said[1].en
+    assert "92" in said[2].en and "自动作答" in said[2].zh
 
 
 def test_where_no_threshold_is_enough_everything_is_left_to_a_person() -> None:

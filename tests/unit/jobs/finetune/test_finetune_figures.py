@@ -48,7 +48,7 @@ def test_no_threshold_and_few_answers() -> None:
     none = replace(calibration, abstain_below=None, answered=None)
     shown = list(headline_figures(replace(classification(), calibration=none)))[2]
     assert shown.value == "0\u00a0%" and "No threshold reaches 95\u00a0%" in phrase(shown.note).en
-    assert "1 answers are too few" in phrase(list(headline_figures(one_example()))[2].note).en
+    assert "1 answer is too few" in phrase(list(headline_figures(one_example()))[2].note).en
 
 
 def test_nothing_known() -> None:

@@ -14,7 +14,7 @@ from qkv.report.bilingual import phrase
 from qkv.report.page import Charts, RunPage, Settings, render_page
 from qkv.report.tables import Confusion
 from qkv.tasks.task import Scored
-from tests.support.finetune_runs import classification, make_run, part_of, shown
+from tests.support.finetune_runs import classification, constant, make_run, part_of, shown
 from tests.support.finetune_tasks import EVERY, nothing, regression
 from tests.unit.report.test_run_page import NASTY, checked
 
@@ -100,7 +100,7 @@ def test_text_stays_text(tmp_path: Path) -> None:
         transfer=NASTY,
         train=part_of(NASTY, 90, labels),
         scored=replace(facts.scored, per_label=per_label, confusion_labels=labels),
-        baseline=(NASTY, 0.1),
+        baselines=(constant(NASTY, 0.1),),
         hardest=(shown(NASTY, NASTY, NASTY, 0.9, 3, file=NASTY, pair=NASTY),),
         notes=(NASTY,),
         cost=replace(facts.cost, device=NASTY),

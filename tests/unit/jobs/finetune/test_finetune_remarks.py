@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from qkv.jobs.finetune import remarks
-from qkv.jobs.finetune.facts import LengthBin
+from qkv.jobs.finetune.facts import FinetuneFacts, Leak, LengthBin
 from qkv.report.bilingual import Phrase
-from qkv.report.remarks import GOOD, NOTE, WARNING
+from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING
+from qkv.tasks.baselines import BaselineScore
 from qkv.tasks.table import find_metric, task_words
 from qkv.tasks.task import Scored
-from tests.support.finetune_runs import ERRORS, SEEDS, calibration_facts, part_of, shown
+from tests.support.finetune_runs import ERRORS, SEEDS, calibration_facts, classification, constant, part_of, shown
 from tests.support.finetune_tasks import EVERY
 from tests.unit.report.test_remarks import check
 
@@ -24,25 +25,73 @@ def scored(value: float, low: float | None = None, high: float | None = None, n:
     return Scored("accuracy", {"accuracy": value}, intervals, n)
 
 
+def facts_of(dev: Scored, *baselines: BaselineScore, test: Scored | None = None) -> FinetuneFacts:
+    """`baselines` are those of test, if there is one."""
+    facts = replace(classification(), scored=dev, test=None, test_scored=test, baselines=() if test else baselines)
+    return replace(facts, test_baselines=baselines if test else ())
+
+
+TF_IDF = Phrase("tf-idf with logistic regression", "tf-idf 加逻辑回归")
+
+
 @pytest.mark.parametrize(("low", "high", "level"), [(0.5, 0.7, WARNING), (0.51, 0.7, GOOD), (0.3, 0.49, WARNING)])
 def test_against_the_baseline(low: float, high: float, level: str) -> None:
     how = Phrase("always 'a'", "总是答 'a'")
-    found = check(remarks.remark_baseline(ACCURACY, scored(0.6, low, high), (how, 0.5)), level, "60.0", "50.0")
+    facts = facts_of(scored(0.6, low, high), BaselineScore("constant", how, 0.5))
+    found = check(remarks.remark_baseline(facts), level, "60.0", "50.0")
     assert how.en in found.text.en and how.zh in found.text.zh
 
 
 def test_a_score_without_an_interval_stands_for_itself() -> None:
-    check(remarks.remark_baseline(ACCURACY, scored(0.6), ("a", 0.5)), GOOD, "10.0")
-    assert remarks.remark_baseline(ACCURACY, scored(math.nan), ("a", 0.5)) is None
-    assert remarks.remark_baseline(ACCURACY, scored(0.6), None) is None
+    check(remarks.remark_baseline(facts_of(scored(0.6), constant("a", 0.5))), GOOD, "10.0")
+    assert remarks.remark_baseline(facts_of(scored(math.nan), constant("a", 0.5))) is None
+    assert remarks.remark_baseline(facts_of(scored(0.6))) is None
     assert remarks.remark_uncertainty(ACCURACY, scored(0.6), TEXTS) is None
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "tf_idf", "level", "words"),
+    [
+        (0.63, 0.81, 0.818, WARNING, "below"),
+        (0.63, 0.81, 0.7, NOTE, "cheaper"),
+        (0.63, 0.81, 0.6, GOOD, "above"),
+    ],
+)
+def test_the_best_baseline_counts_and_is_named(low: float, high: float, tf_idf: float, level: str, words: str) -> None:
+    facts = facts_of(scored(0.727, low, high), constant("a", 0.5), BaselineScore("tf-idf", TF_IDF, tf_idf))
+    found = check(remarks.remark_baseline(facts), level, "72.7", f"{100 * tf_idf:.1f}")
+    assert words in found.text.en and TF_IDF.en in found.text.en and TF_IDF.zh in found.text.zh
+    assert ("TfidfVectorizer" in found.text.en) == (level == WARNING)
+    assert next(iter(remarks.finetune_remarks(facts))) == found, "it comes first"
+
+
+def test_a_test_that_is_clear_of_its_baseline_decides() -> None:
+    """Forty texts of dev showed nothing, ninety-nine of test did, and the first remark was of dev."""
+    facts = facts_of(scored(0.6, 0.45, 0.74), constant("a", 0.5), test=scored(0.73, 0.63, 0.81))
+    assert "test" in check(remarks.remark_baseline(facts), GOOD, "73.0", "50.0").text.en
+
+
+def test_scores_of_zero_do_not_agree() -> None:
+    f1 = replace(EVERY["tagging"](), test_scored=None)
+    zero = replace(f1.scored, values={"f1": 0.0}, intervals={"f1": (0.0, 0.0)})
+    facts = replace(f1, scored=zero, test_scored=zero)
+    assert remarks.remark_dev_and_test(facts) is None
+    assert not [one for one in remarks.finetune_remarks(facts) if "agree" in one.text.en]
+    chance = scored(0.5, 0.4, 0.6)
+    assert remarks.remark_dev_and_test(facts_of(chance, constant("a", 0.5), test=chance)) is None
+
+
 def test_too_good_to_be_true() -> None:
-    check(remarks.remark_too_good(ACCURACY, scored(0.996), ("a", 0.3), TEXTS), WARNING, "99.6", "200", "qkv check")
-    assert remarks.remark_too_good(ACCURACY, scored(0.98), ("a", 0.3), TEXTS) is None
-    assert remarks.remark_too_good(ACCURACY, scored(1.0), ("a", 0.95), TEXTS) is None, "the task is easy"
-    assert remarks.remark_too_good(ACCURACY, scored(1.0, n=5), None, TEXTS) is None
+    check(
+        remarks.remark_too_good(ACCURACY, scored(0.996), [constant("a", 0.3)], TEXTS),
+        WARNING,
+        "99.6",
+        "200",
+        "qkv check",
+    )
+    assert remarks.remark_too_good(ACCURACY, scored(0.98), [constant("a", 0.3)], TEXTS) is None
+    assert remarks.remark_too_good(ACCURACY, scored(1.0), [constant("a", 0.95)], TEXTS) is None, "the task is easy"
+    assert remarks.remark_too_good(ACCURACY, scored(1.0, n=5), (), TEXTS) is None
 
 
 def test_wide_intervals() -> None:
@@ -58,10 +107,13 @@ def test_wide_intervals() -> None:
 )
 def test_dev_and_test(test: float, level: str, words: str) -> None:
     found = check(
-        remarks.remark_dev_and_test(ACCURACY, scored(0.8, 0.75, 0.85), scored(test)), level, "80.0", f"{100 * test:.1f}"
+        remarks.remark_dev_and_test(facts_of(scored(0.8, 0.75, 0.85), test=scored(test))),
+        level,
+        "80.0",
+        f"{100 * test:.1f}",
     )
     assert words in found.text.en
-    assert remarks.remark_dev_and_test(ACCURACY, scored(0.8), None) is None
+    assert remarks.remark_dev_and_test(facts_of(scored(0.8))) is None
 
 
 def test_seeds() -> None:
@@ -90,7 +142,7 @@ def test_answers_by_itself() -> None:
     check(remarks.remark_automation(replace(facts, answered=0.3)), NOTE, "30", "70")
     check(remarks.remark_automation(replace(facts, answered=1.0)), GOOD, "95")
     check(remarks.remark_automation(replace(facts, answered=None, abstain_below=None)), WARNING, "95")
-    assert remarks.remark_automation(None) is None and remarks.remark_automation(replace(facts, before=())) is None
+    assert remarks.remark_automation(None) is None and remarks.remark_automation(replace(facts, coverage=())) is None
 
 
 def test_long_texts() -> None:
@@ -126,3 +178,23 @@ def test_dropped_examples() -> None:
 def test_no_remark_of_any_run_says_nan(name: str) -> None:
     for remark in remarks.finetune_remarks(EVERY[name]()):
         assert "nan" not in remark.text.en.lower().split() and remark.text.en[-1] == "." and remark.text.zh[-1] == "。"
+
+
+def test_nothing_is_good_where_much_was_seen_in_training() -> None:
+    """One example in a hundred is a note; many make every score doubtful."""
+    for share, level in ((0.01, NOTE), (0.2, WARNING)):
+        leak = Leak(share, Phrase("leaked", "泄漏"))
+        found = list(remarks.finetune_remarks(replace(classification(), leaks=(leak,))))
+        assert [one.level for one in found if one.text.en == "leaked"] == [level]
+        assert (GOOD in {one.level for one in found}) == (level == NOTE)
+
+
+def test_a_run_that_learned_nothing_says_so_first() -> None:
+    always = BaselineScore("constant", Phrase("always 'a'", "总答 'a'"), 0.99)
+    facts = replace(classification(), baselines=(always,), test_baselines=(always,), test_scored=None, lr=3e-4)
+    first, *others = remarks.finetune_remarks(facts)
+    assert first.level == FAILURE and "--lr 0.0001" in first.text.en and "always 'a'" in first.text.en
+    assert GOOD not in {one.level for one in others} and not any("not looking" in one.text.en for one in others)
+    # what a test set shows counts too
+    tested = replace(facts, test_scored=replace(facts.scored, values=facts.scored.values | {facts.main: 0.995}))
+    assert remarks.remark_nothing_learned(tested) is None

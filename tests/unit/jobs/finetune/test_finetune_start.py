@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from qkv.errors import InputError
-from qkv.jobs.finetune.settings import FinetuneConfig, default_settings, default_transfer, resolve_finetune_settings
+from qkv.jobs.finetune.settings import (
+    FinetuneConfig,
+    choose_epochs,
+    default_settings,
+    default_transfer,
+    resolve_finetune_settings,
+)
 from qkv.models.plain.folder import sizes_of_reader
 from qkv.models.plain.network import ReaderConfig
 from qkv.models.word2vec.folder import WordVectors
@@ -72,7 +78,7 @@ def test_what_moves_when_training_goes_on() -> None:
 
 def test_small_models_and_lone_heads_take_larger_steps() -> None:
     def rate(transfer: Transfer, **model: Any) -> float:
-        found: float = default_settings(transfer, "cpu", **model)["train"]["lr"]
+        found: float = default_settings("classify", transfer, "cpu", **model)["train"]["lr"]
         return found
 
     full, freeze = Transfer("full", 2, True), Transfer("freeze", 0, False)
@@ -81,7 +87,16 @@ def test_small_models_and_lone_heads_take_larger_steps() -> None:
     assert rate(full, on_language_model=True) == 3e-4
     # new layers above a language model that stays
     assert rate(Transfer("freeze", 2, False), on_language_model=True) == 1e-3
-    assert default_settings(full, "cuda")["train"]["precision"] == "bf16"
+    assert default_settings("classify", full, "cuda")["train"]["precision"] == "bf16"
+
+
+def test_tags_take_smaller_steps_more_warm_up_and_more_epochs() -> None:
+    """Most tokens have no entity, which is all that a short run with large steps learns."""
+    full = Transfer("full", 2, True)
+    texts, tags = (default_settings(task, full, "cpu", width=256)["train"] for task in ("classify", "tag"))
+    assert tags["lr"] < texts["lr"] and tags["warmup"] > texts["warmup"]
+    assert (choose_epochs("classify", 300, 9), choose_epochs("tag", 300, 9)) == (20, 40)
+    assert choose_epochs("tag", 3000, 94) == choose_epochs("tag", 30_000, 940) == 4
 
 
 @pytest.mark.parametrize(

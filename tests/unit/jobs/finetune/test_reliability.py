@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from qkv.jobs.finetune.facts import count_evaluated, draw_reliability
+from qkv.jobs.finetune.facts import draw_reliability
 from qkv.report.bilingual import phrase
 from qkv.report.plane import Dots, Rule
 from tests.support.finetune_runs import calibration_facts
@@ -31,4 +31,4 @@ def test_the_kept_threshold_is_marked_where_it_lies() -> None:
 
 def test_without_a_coverage_curve() -> None:
     assert len(draw_reliability(replace(FACTS, coverage=())).planes) == 1
-    assert count_evaluated(replace(FACTS, before=())) == 0
+    assert replace(FACTS, before=()).answers == 0

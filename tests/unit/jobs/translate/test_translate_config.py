@@ -15,7 +15,7 @@ from qkv.models.transformer.network import TransformerConfig
 from qkv.search.options import GenerateConfig
 from tests.conftest import ROOT
 
-RECIPES = sorted((ROOT / "recipes").glob("translate-*.toml"))
+RECIPES = sorted((ROOT / "src" / "qkv" / "zoo" / "recipes").glob("translate-*.toml"))
 
 
 def configured(
@@ -150,7 +150,7 @@ def test_what_is_refused(model: str, settings: list[str], message: str) -> None:
 
 def test_a_recipe_for_something_else() -> None:
     with pytest.raises(InputError, match="recipe for seq2seq, not for transformer"):
-        configured(ROOT / "recipes" / "translate-seq2seq.toml", {}, [], "transformer")
+        configured(ROOT / "src" / "qkv" / "zoo" / "recipes" / "translate-seq2seq.toml", {}, [], "transformer")
     for name in ("elmo", "qkv-mini", "rnnlm", "word2vec"):
         with pytest.raises(InputError, match="elmo|bert|rnnlm|word2vec|qkv pretrain"):
-            configured(ROOT / "recipes" / f"{name}.toml", {}, [])
+            configured(ROOT / "src" / "qkv" / "zoo" / "recipes" / f"{name}.toml", {}, [])

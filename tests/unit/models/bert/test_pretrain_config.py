@@ -18,7 +18,10 @@ from qkv.models.word2vec.learners import Word2VecConfiguration
 from tests.conftest import ROOT
 from tests.support.small_run import configured
 
-RECIPES = sorted(set((ROOT / "recipes").glob("*.toml")) - set((ROOT / "recipes").glob("translate-*")))
+RECIPES = sorted(
+    set((ROOT / "src" / "qkv" / "zoo" / "recipes").glob("*.toml"))
+    - set((ROOT / "src" / "qkv" / "zoo" / "recipes").glob("translate-*"))
+)
 DEFAULTS: dict[str, Any] = {
     "bert": PretrainConfig(),
     "word2vec": Word2VecConfiguration(),

@@ -131,7 +131,14 @@ def test_going_on_from_the_zoo_on_text_of_ones_own(folder: Path, tmp_path: Path)
     settings = [word for one in few for word in ("--set", one)]
 
     def went_on_from(init: str, run: Path) -> str:
-        words = ["--data", str(shards), "--out", str(run), "--recipe", str(ROOT / "recipes" / "adapt.toml")]
+        words = [
+            "--data",
+            str(shards),
+            "--out",
+            str(run),
+            "--recipe",
+            "adapt",
+        ]
         assert main(["pretrain", "bert", "--init", init, *words, *settings]) == 0
         written = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))["init"]
         assert isinstance(written, str)

@@ -1,0 +1,206 @@
+"""Fine-tuning runs that are made to fail, each in its own way: what the report and the terminal say of them is true."""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.cli.terminal import print_result
+from qkv.data.labelled.examples import TextExample
+from qkv.errors import InputError
+from qkv.jobs.finetune import run as finetune
+from qkv.jobs.finetune.settings import resolve_finetune_settings
+from qkv.train.log import Silent
+from qkv.train.loop import Trainer
+from qkv.train.run_folder import read_lines
+from tests.support import labelled_sets as sets
+from tests.support.folders import make_folder
+from tests.support.small_run import Recorder
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+WORDS = "the cat sat on mat he owes me is tired too dog animal paris france street 1 2 3 4 5 6 7 8 9".split()
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("pretrained") / "bert", "BertModel", dropout=0.1, initial_std=0.05)
+
+
+class Run:
+    """A finished run: its result and the remarks of its report, as (level, English text)."""
+
+    def __init__(self, out: Path, result: dict[str, Any]) -> None:
+        self.out, self.result = out, result
+        page = (out / "report.html").read_text(encoding="utf-8")
+        items = re.findall(r'<li class="(good|note|warning|failure)"><b>.*?</b><span>(.*?)</span></li>', page, re.S)
+        assert items
+        self.remarks = [(level, _english(text)) for level, text in items]
+
+    def said(self, words: str) -> list[str]:
+        return [level for level, text in self.remarks if words in text]
+
+    @property
+    def levels(self) -> set[str]:
+        return {level for level, _ in self.remarks}
+
+
+def _english(html: str) -> str:
+    return "".join(re.findall(r'<span lang="en">(.*?)</span>', html, re.S)) or html
+
+
+def train(
+    out: Path,
+    pretrained: Path,
+    rows: Sequence[TextExample],
+    dev: Sequence[TextExample] | None = None,
+    test: Sequence[TextExample] | None = None,
+    epochs: float = 3.0,
+    lr: float = 1e-3,
+    settings: Sequence[str] = (),
+) -> Run:
+    out.mkdir()
+    parts = {"train": rows, "dev": dev, "test": test}
+    flags: dict[str, Any] = {"epochs": epochs, "train.lr": lr}
+    for name, examples in parts.items():
+        if examples is not None:
+            flags[f"data.{name}"] = str(sets.write_texts(out / f"{name}.csv", list(examples)))
+    config = resolve_finetune_settings(
+        "classify", str(pretrained), None, None, flags, ["train.threads=1", "texts_per_step=8", *settings]
+    )
+    done = finetune.FINETUNING.start(config, out / "run", Silent())
+    return Run(out / "run", done.result)
+
+
+def noise(count: int, seed: int, labels: str = "ab") -> list[TextExample]:
+    """Texts with labels that have nothing to do with them."""
+    draw = random.Random(seed)
+    return [TextExample(" ".join(draw.choices(WORDS, k=8)), label=draw.choice(labels)) for _ in range(count)]
+
+
+def distinct(count: int) -> list[TextExample]:
+    """Texts that can be learned, none of them twice."""
+    return [TextExample(f"{row.text} {n}", label=row.label) for n, row in enumerate(sets.texts(count))]
+
+
+def test_no_signal(tmp_path: Path, pretrained: Path) -> None:
+    run = train(tmp_path / "a", pretrained, noise(60, 0), noise(80, 1), noise(80, 2))
+    first, text = run.remarks[0]
+    assert first in ("failure", "warning") and ("Nothing was learned" in text or "nothing shows" in text)
+    assert "good" not in run.levels, run.remarks
+
+
+def test_one_class_in_dev(tmp_path: Path, pretrained: Path) -> None:
+    """The constant answer is right everywhere: no score can show that anything was learned."""
+    dev = [TextExample(f"the cat sat {n} {n + 1}", label="animal") for n in range(40)]
+    run = train(tmp_path / "a", pretrained, [*sets.texts(40), *dev[:5]], dev[5:])
+    assert "good" not in run.levels and run.said("no example of place") == ["note"]
+    assert not run.said("rarely true"), "a perfect score is no wonder here"
+
+
+def test_one_class_at_all(tmp_path: Path, pretrained: Path) -> None:
+    with pytest.raises(InputError, match="has the label 'a': a classifier needs at least two"):
+        train(tmp_path / "a", pretrained, [TextExample(f"the cat {n}", label="a") for n in range(20)])
+
+
+def test_a_leaked_test_set(tmp_path: Path, pretrained: Path) -> None:
+    rows = distinct(60)
+    run = train(tmp_path / "a", pretrained, rows[:40], rows[40:], rows[:20], epochs=10)
+    assert "20 of 20 examples of test.csv also stand in train.csv" in run.remarks[0][1]
+    assert run.remarks[0][0] == "warning" and "good" not in run.levels
+
+
+def test_shuffled_labels(tmp_path: Path, pretrained: Path) -> None:
+    rows = distinct(120)
+    labels = [row.label for row in rows]
+    random.Random(3).shuffle(labels)
+    shuffled = [TextExample(row.text, label=label) for row, label in zip(rows, labels, strict=True)]
+    run = train(tmp_path / "a", pretrained, shuffled[:60], shuffled[60:])
+    assert run.remarks[0][0] in ("failure", "warning") and "good" not in run.levels
+
+
+def test_too_hot_a_rate(tmp_path: Path, pretrained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every text gets the same answer: a red remark, a line on the terminal, and what to try."""
+    rows = distinct(90)
+    run = train(tmp_path / "a", pretrained, rows[:50], rows[50:], lr=1.0)
+    level, text = run.remarks[0]
+    assert level == "failure" and "Nothing was learned" in text and "--lr 0.3" in text
+    assert "good" not in run.levels
+    print_result(run.result)
+    assert capsys.readouterr().out.startswith("Nothing was learned: accuracy is")
+
+
+def test_too_few_examples(tmp_path: Path, pretrained: Path) -> None:
+    run = train(tmp_path / "a", pretrained, sets.texts(8), sets.texts(20)[8:14], epochs=10)
+    assert run.said("few to judge by") == ["warning"] and run.said("fewer than 20 training examples")
+    clear = run.result["dev"]["intervals"]["accuracy"][0] > run.result["baseline"]["accuracy"]
+    assert "good" not in run.levels or clear
+
+
+def test_duplicate_texts(tmp_path: Path, pretrained: Path) -> None:
+    """The same text is never in two parts of a split, so a high score is not a leak."""
+    rows = [TextExample(f"the {word} sat", label=label) for word, label in [("cat", "a"), ("street", "b")] * 30]
+    with pytest.raises(InputError, match="too few to hold some out"):
+        train(tmp_path / "a", pretrained, rows)
+    run = train(tmp_path / "b", pretrained, rows[:30], rows[30:], epochs=10)
+    assert "30 of 30 examples of dev.csv also stand in train.csv" in run.remarks[0][1] and "good" not in run.levels
+
+
+def test_scores_that_are_all_equal(tmp_path: Path, pretrained: Path) -> None:
+    """A network that gives every text the same scores: at most one label is ever answered."""
+    rows = distinct(120)
+    run = train(tmp_path / "a", pretrained, rows[:60], rows[60:], lr=1e-12, epochs=1)
+    assert "good" not in run.levels and run.remarks[0][0] in ("failure", "warning")
+    silent = [label for label in run.result["dev"]["labels"].values() if label["recall"] == 0]
+    assert len(silent) == len(run.said("Never given as an answer"))
+
+
+def test_a_label_that_is_missing_in_dev(tmp_path: Path, pretrained: Path) -> None:
+    rows = [*sets.texts(60), *(TextExample(f"he owes me {n}", label="debt") for n in range(9))]
+    run = train(tmp_path / "a", pretrained, rows, sets.texts(90)[60:])
+    assert run.said("Dev has no example of debt") == ["note"]
+
+
+def test_a_loss_that_is_nan(tmp_path: Path, pretrained: Path) -> None:
+    with pytest.raises(InputError, match=r"is NaN or infinite at step \d+ .* Set a lower train.lr"):
+        train(tmp_path / "a", pretrained, sets.texts(60), lr=30.0)
+    assert not (tmp_path / "a" / "run" / "result.json").exists()
+
+
+def test_a_second_attempt_of_a_tagger(tmp_path: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default a run that found no entity after half of its steps starts again with a third of the rate; killed and
+    resumed it ends with the same bytes."""
+    file, told = sets.write_tagged(tmp_path / "data.json"), Recorder()
+    monkeypatch.setattr("qkv.jobs.finetune.settings.RATES", {"": ((512, 1e-7),)})  # too low to learn anything
+    monkeypatch.setattr("qkv.jobs.finetune.settings.RETRY", 1.0)
+    monkeypatch.setattr("qkv.jobs.finetune.training.SAVED", 1)
+    monkeypatch.setattr("qkv.jobs.finetune.training.choose_epochs", lambda *_: 2.0)
+    config = resolve_finetune_settings(
+        "tag", str(pretrained), None, None, {"data.train": str(file)}, ["train.threads=1", "texts_per_step=8"]
+    )
+    assert config.train.retry == 1.0
+    whole = finetune.FINETUNING.start(config, tmp_path / "whole", told)
+    assert [one for one in told.messages if "nothing was learned yet. Starting again" in one]
+    (session,) = read_lines(tmp_path / "whole" / "sessions.jsonl")
+    log = read_lines(tmp_path / "whole" / "log.jsonl")
+    (again,) = [line["step"] for line in log if "restart" in line]
+    assert session["restarted_at"] == again and session["to"] == again + whole.steps
+    assert whole.result["failure"]["en"].startswith("Nothing was learned: F1 is 0.0")
+    assert json.loads((tmp_path / "whole" / "result.json").read_text())["failure"]["zh"].startswith("什么也没学到")
+
+    plain = Trainer.advance
+
+    def advance(self: Any, batches: Any, lr: float) -> None:
+        if self.step == again + 2:
+            raise KeyboardInterrupt
+        plain(self, batches, lr)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "advance", advance)
+        finetune.FINETUNING.start(config, tmp_path / "broken", Silent())
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
+    for name in ("model/model.safetensors", "predictions.jsonl", "log.jsonl"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes(), name

@@ -1,0 +1,200 @@
+"""`--transfer features` of a classifier: read by the right pooling, fitted to the optimum, saved for others."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer, pipeline
+
+from qkv.api.evaluate import evaluate_file
+from qkv.api.model import load
+from qkv.cli.terminal import print_result
+from qkv.errors import InputError
+from qkv.jobs.curve import CURVES, CurveConfig
+from qkv.jobs.finetune.linear import STRENGTHS, HeadFit
+from qkv.jobs.finetune.run import FINETUNING
+from qkv.jobs.finetune.settings import resolve_finetune_settings
+from qkv.jobs.lifecycle import Finished
+from qkv.train.log import Silent
+from tests.support.folders import make_folder
+from tests.support.gpt_folders import make_gpt
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+TEXTS = [(f"the {animal} {verb} on {place} .", animal) for animal in ("cat", "dog") for verb in ("sat", "is", "owes")
+         for place in ("mat", "me", "he", "it", "1", "3", "cat", "😀")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("pretrained") / "bert", "BertModel", initial_std=0.05)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "texts.csv"
+    path.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS), encoding="utf-8")
+    return path
+
+
+def run(
+    out: Path, model: Path, file: Path, settings: Sequence[str] = (), transfer: str = "features", **flags: Any
+) -> Finished:
+    config = resolve_finetune_settings(
+        "classify", str(model), transfer, None, {"data.train": str(file), **flags}, ["train.threads=1", *settings]
+    )
+    return FINETUNING.start(config, out, Silent())
+
+
+def test_the_intents_with_minilm(tmp_path: Path, minilm: Path) -> None:
+    """It read [CLS] and had 47 %; the mean of the tokens, as the folder declares, and an exact fit have more."""
+    intents = Path(__file__).parents[2] / "src/qkv/zoo/examples/intents.en.csv"
+    result = run(tmp_path / "run", minilm, intents).result
+    assert result["dev"]["accuracy"] > 0.6 and result["strength"] in STRENGTHS
+    assert [one["key"] for one in result["baselines"]["dev"]] == ["constant", "tf-idf"]
+    assert result["verdict"]["level"] == "good" and "tf-idf" in result["verdict"]["en"]
+    folder = tmp_path / "run" / "model"
+    # by hand, with nothing but transformers and the stored tensors
+    encoder, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    text = "where is my parcel"
+    with torch.inference_mode():
+        vector = encoder(**tokenizer(text, return_tensors="pt")).last_hidden_state.mean(1)
+    vector = torch.nn.functional.normalize(vector) * 384**0.5
+    head = load_file(folder / "model.safetensors")
+    scores = vector @ head["qkv_head.weight"].T + head["qkv_head.bias"]
+    (found,) = load(folder).predict([text])
+    assert found.probability == pytest.approx(float(scores.softmax(-1).max()), abs=1e-5)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert (
+        "qkv_head" in card and "AutoModel" in card and "tf-idf" in card and f"{result['dev']['accuracy']:.4f}" in card
+    )
+    copy = load(folder).save(tmp_path / "copy")
+    assert load(copy).predict([text])[0].probability == pytest.approx(found.probability, abs=1e-6)
+    with pytest.raises(InputError, match="does not compute"):
+        load(folder).save(tmp_path / "other", "BertForSequenceClassification")
+
+
+def test_the_log_and_the_report_show_the_strengths(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    done = run(tmp_path / "run", pretrained, file)
+    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    tried = [line for line in lines if "strength" in line]
+    assert [line["strength"] for line in tried] == list(STRENGTHS[: len(tried)]) and "evaluation" in lines[-1]
+    assert done.result["strength"] == min(tried, key=lambda line: line["loss"])["strength"]
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert "正则化强度" in page and "training longer may help" not in page
+    assert done.result["dev"]["accuracy"] == 1.0 and done.result["cost"]["trained_parameters"] == 2 * (32 + 1)
+
+
+def test_the_same_again_and_after_a_stop(tmp_path: Path, pretrained: Path, file: Path, monkeypatch: Any) -> None:
+    run(tmp_path / "whole", pretrained, file)
+
+    def killed(self: HeadFit, strength: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(HeadFit, "_fit", killed)
+        run(tmp_path / "run", pretrained, file)
+    assert FINETUNING.resume(tmp_path / "run", Silent()).finished
+    for name in ("model/model.safetensors", "log.jsonl"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "transfer", "flags", "pooling", "fit"),
+    [
+        ((), "features", {}, "mean", "linear"),
+        ((), "freeze", {}, "mean", "steps"),
+        ((), "full", {"epochs": 1.0}, "cls", "steps"),
+        ((), "features", {"epochs": 2.0}, "mean", "steps"),
+        (("classify.pooling=first",), "features", {}, "first", "linear"),
+        (("classify.pooling=cls",), "features", {}, "cls", "linear"),
+        (("classify.pooling=mean",), "top:1", {"epochs": 1.0}, "mean", "steps"),
+    ],
+)
+def test_every_pooling_is_trained_saved_and_read_back(
+    tmp_path: Path, pretrained: Path, file: Path, settings: Any, transfer: str, flags: Any, pooling: str, fit: str
+) -> None:
+    done = run(tmp_path / "run", pretrained, file, settings, transfer, **flags)
+    kept = json.loads((tmp_path / "run/model/qkv.json").read_text(encoding="utf-8"))["record"]["task_record"][
+        "settings"
+    ]
+    assert (kept["pooling"], kept["fit"]) == (pooling, fit)
+    document = json.loads((tmp_path / "run/model/config.json").read_text(encoding="utf-8"))
+    assert document["architectures"] == ["BertForSequenceClassification" if pooling == "cls" else "BertModel"]
+    told = [json.loads(line) for line in (tmp_path / "run/predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+    texts = [dict(zip(("text", "label"), TEXTS[one["line"] - 2], strict=True))["text"] for one in told]
+    if done.result["calibration"] is None or done.result["calibration"]["temperature"] == 1.0:
+        found = load(tmp_path / "run").predict(texts)
+        np.testing.assert_allclose([o.probability for o in found], [o["probability"] for o in told], atol=1e-4)
+
+
+def test_several_labels_numbers_and_a_gpt(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    gpt = make_gpt(tmp_path / "gpt")
+    assert run(tmp_path / "gpt-run", gpt, file).result["strength"] is not None, "a head without a bias"
+    assert load(tmp_path / "gpt-run").predict([TEXTS[0][0]])[0].label in ("cat", "dog")
+    with pytest.raises(InputError, match="pools in its own way"):
+        run(tmp_path / "refused", gpt, file, ["classify.pooling=mean"])
+    lines = [
+        json.dumps({"text": text, "label": [label, "sits"] if "sat" in text else [label]}) for text, label in TEXTS
+    ]
+    (tmp_path / "several.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert run(tmp_path / "several", pretrained, tmp_path / "several.jsonl").result["dev"]["micro_f1"] > 0.9
+    lines = [f"{text},{1.5 if label == 'cat' else 7.25}" for text, label in TEXTS]
+    (tmp_path / "numbers.csv").write_text("text,label\n" + "\n".join(lines), encoding="utf-8")
+    result = run(tmp_path / "numbers", pretrained, tmp_path / "numbers.csv").result
+    assert result["dev"]["pearson"] > 0.95 and result["strength"] is not None and result["verdict"] is None
+    (found,) = load(tmp_path / "numbers").predict([TEXTS[0][0]])
+    assert found.value == pytest.approx(1.5, abs=1.0), "the mean and the deviation are in the head"
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    with pytest.raises(InputError, match="classify.fit is linear"):
+        run(tmp_path / "a", pretrained, file, ["classify.fit=linear"], "full")
+    with pytest.raises(InputError, match="Unknown pooling 'maen'. Did you mean 'mean'"):
+        run(tmp_path / "b", pretrained, file, ["classify.pooling=maen"])
+
+
+def test_a_curve_fits_every_point(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    tuned = resolve_finetune_settings(
+        "classify", str(pretrained), "features", None, {"data.train": str(file)}, ["train.threads=1"]
+    )
+    done = CURVES.start(CurveConfig((0.3, 1.0), 2, tuned), tmp_path / "curve", Silent())
+    assert done.finished and done.result["points"][-1]["mean"] > 0.9
+
+
+def test_transformers_gives_the_calibrated_probability(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    """The temperature is in the head: a pipeline said 0.853 where qkv said 0.670."""
+    done = run(tmp_path / "run", pretrained, file, ["data.dev_share=0.4"], "full", epochs=6.0, **{"train.lr": 3e-3})
+    record = json.loads((tmp_path / "run/model/qkv.json").read_text(encoding="utf-8"))["record"]
+    assert record["calibration"]["temperature"] == 1.0
+    assert record["folded_temperature"] == pytest.approx(done.result["calibration"]["temperature"])
+    theirs = pipeline("text-classification", str(tmp_path / "run/model"))
+    for text, _ in TEXTS[::7]:
+        (found,), (said,) = load(tmp_path / "run").predict([text]), theirs(text)
+        assert (found.label, found.probability) == (said["label"], pytest.approx(said["score"], abs=1e-4))
+
+
+def test_evaluate_fits_the_baseline_of_the_run(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    run(tmp_path / "run", pretrained, file)
+    found = evaluate_file(tmp_path / "run", file)["baselines"]
+    assert [one["key"] for one in found] == ["constant", "tf-idf"] and found[1]["value"] > 0.9
+    assert evaluate_file(tmp_path / "run/model", file)["baselines"] is None, "the run is not there"
+
+
+def test_the_first_line_says_that_a_baseline_wins(
+    tmp_path: Path, pretrained: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = tmp_path / "test.csv"
+    test.write_text(file.read_text(encoding="utf-8").replace("dog", "DOG"), encoding="utf-8")
+    test.write_text(test.read_text(encoding="utf-8").replace(",DOG", ",dog"), encoding="utf-8")
+    result = run(
+        tmp_path / "run", pretrained, file, ["classify.pooling=cls", "epochs=0.1"], **{"data.test": str(test)}
+    ).result
+    print_result(result)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("warning: Accuracy is") and "tf-idf" in first and "on test" in first
+    assert len(result["baselines"]["test"]) == 2

@@ -1,0 +1,79 @@
+"""Baselines: what they read, what they answer, and that they are as good as the usual ones."""
+
+import pytest
+
+from qkv.data.labelled.examples import Span, TagExample, TextExample
+from qkv.tasks import baselines
+from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, terms
+from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
+from qkv.tasks.tag import TagLabels, TagSettings, TagTask
+from qkv.tasks.texts import BEFORE_POOLING
+
+TASK = SingleLabel(("bad", "good"), BEFORE_POOLING, False)
+WORDS = {
+    "good": ("great stuff", "really great", "很好用", "真好用啊", "ＧＲＥＡＴ"),
+    "bad": ("awful stuff", "really awful", "不能用", "真不能用", "awful!"),
+}
+TRAIN = [TextExample(f"{word} 手机", label=label) for label, words in WORDS.items() for word in words]
+
+
+def test_words_and_characters_by_script() -> None:
+    assert terms("I can't 退款😀 ＡＢＣ") == ["i", "can't", "i can't", "退", "款", "退款", "abc"]
+    assert terms("") == [] and terms("…！") == []
+    assert "ありが" in terms("ありがとう") and "한국어" in terms("한국어 좋아")
+
+
+def test_tf_idf_answers_texts_it_has_not_seen() -> None:
+    asked = [TextExample(text) for text in ("so great", "so awful", "好用", "", "😀")]
+    found = TextBaseline.fit(TASK, TRAIN).answer(asked)
+    assert [one.label for one in found[:3]] == ["good", "bad", "good"]
+    assert {one.label for one in found[3:]} <= {"good", "bad"}, "nothing known is no error"
+
+
+def test_several_labels_and_pairs() -> None:
+    several = MultiLabel(("slow", "rude"), BEFORE_POOLING, False)
+    given = [("slow", ("slow",)), ("rude", ("rude",)), ("slow rude", ("slow", "rude")), ("fine", ())]
+    examples = [TextExample(text, label=label) for text, label in given * 8]
+    said = TextBaseline.fit(several, examples).answer([TextExample("slow and rude"), TextExample("fine")])
+    assert [set(one.labels) for one in said] == [{"slow", "rude"}, set()]
+    pairs = SingleLabel(("no", "yes"), BEFORE_POOLING, True)
+    same = [TextExample(word, word, "yes") for word in "abcdefgh"] + [
+        TextExample(one, other, "no") for one, other in zip("abcdefgh", "bcdefgha", strict=True)
+    ]
+    assert [one.label for one in TextBaseline.fit(pairs, same).answer(same)] == [one.label for one in same]
+
+
+def test_too_much_text_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [one.key for one in fit_baselines(TASK, TRAIN)] == ["constant", "tf-idf"]
+    monkeypatch.setattr(baselines, "MOST_CHARACTERS", 20)
+    assert [one.key for one in fit_baselines(TASK, TRAIN)] == ["constant"] and baselines.is_too_large(TASK, TRAIN)
+    assert fit_baselines(Regression(BEFORE_POOLING, False), [TextExample("a", label="1.5")]) == []
+
+
+def test_entities_are_found_by_the_longest_match_on_whole_words() -> None:
+    train = [
+        TagExample("New York beats York", (Span(0, 8, "LOC"), Span(15, 19, "ORG"))),
+        TagExample("York is old", (Span(0, 4, "LOC"),)),
+        TagExample("York wins", (Span(0, 4, "ORG"),)),
+        TagExample("他在北京大学", (Span(2, 6, "ORG"),)),
+        TagExample("北京很大", (Span(0, 2, "LOC"),)),
+    ]
+    found = EntityBaseline.fit(train)
+    texts = ["new york, York and Yorkshire", "我爱北京大学和北京", "İ York"]
+    said = found.answer([TagExample(text) for text in texts])
+    assert said[0].spans == (Span(0, 8, "LOC"), Span(10, 14, "ORG")), "the more frequent label; not inside a word"
+    assert said[1].spans == (Span(2, 6, "ORG"), Span(7, 9, "LOC"))
+    assert said[2].spans == (), "a text that changes its length in lower case is compared as it is"
+
+
+def test_scores_are_those_of_the_task() -> None:
+    tagger = TagTask(TagLabels.of(["LOC"]), TagSettings(unit="word"))
+    train = [TagExample("in Rome", (Span(3, 7, "LOC"),))]
+    scores = BaselineScores(tagger, fit_baselines(tagger, train))
+    scores.add(train)
+    scores.add([TagExample("in Oslo", (Span(3, 7, "LOC"),))])
+    (found,) = scores.result()
+    assert found.key == "dictionary" and found.value == pytest.approx(2 / 3) and found.to_dict()["value"] == found.value
+    both = BaselineScores(TASK, fit_baselines(TASK, TRAIN))
+    both.add(TRAIN)
+    assert [one.value for one in both.result()] == [0.5, 1.0]
