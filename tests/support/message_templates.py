@@ -46,7 +46,7 @@ GRAMMAR = set("is are has have was were does do it them its their this these tha
 """Endings and verbs that follow the number of a noun, which Chinese leaves out."""
 NAMES = set("alignments arrow beams conll csv gzip lines marian mean nnlm openpyxl parquet pyarrow renormalise".split())
 NAMES |= set("rnnlm sample stopping tsv unigram xlsx xz classify tag choice json jsonl qkv utf-16 windows-1252".split())
-NAMES |= {"Windows-1252", "{0}, line {1}"}
+NAMES |= {"Windows-1252", "{0}, line {1}", "cls", "first", "mps", "cpu", "cuda"}
 """Names of options, programs and models that are chosen from in a message."""
 
 
@@ -259,6 +259,8 @@ class Collector:
                 else:
                     text += part
             text = re.sub(r"^(error|note|warning): ", "", text.strip())  # which are translated apart
+            if " / " in text and re.search("[\u4e00-\u9fff]", text) and place.startswith("models/"):
+                continue  # of a model card, in both languages
             if is_prose(text) and text not in GRAMMAR | NAMES:
                 found = True
                 entry = self.templates.setdefault(text, Template(text, tuple(marks)))

@@ -249,9 +249,9 @@ def print_result(result: Mapping[str, Any]) -> None:
 
     failure, verdict = result.get("failure"), result.get("verdict")
     if failure:
-        console().print(f"{failure['en']}\n".replace("\u00a0", " "), style="bold red", markup=False, soft_wrap=True)
+        console().print(f"{failure[language()]}\n".replace("\u00a0", " "), style="bold red", markup=False, soft_wrap=True)
     elif verdict and verdict["level"] != "good":
-        typer.echo(f"{verdict['level']}: {_plain(verdict['en'])}\n")
+        typer.echo(f"{translate(verdict['level'])}: {_plain(verdict[language()])}\n")
     print_scores("held out", result["dev"])
     if result["test"]:
         typer.echo("")
