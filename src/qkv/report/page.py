@@ -2,8 +2,8 @@
 
 A job composes a `RunPage` from plain data: headline figures, and sections that render themselves. The sections here
 serve any job (charts, tables, remarks, samples, settings, notes); a job with another picture adds a small class with
-`title`, `style`, `narrow` and `html`. Both languages are in the file and one is shown; the switch needs no script.
-Nothing is fetched, and user text is escaped.
+`title`, `style`, `narrow` and `html`. Both languages are in the file, which opens in that of the browser and remembers
+another choice; the switch needs no script. Nothing is fetched, and user text is escaped.
 """
 
 import re

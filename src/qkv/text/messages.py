@@ -27,7 +27,7 @@ _SPACED = re.compile(r"( *)\{(?P<number>\d+)(?P<mark>!t)?\}( *)")
 _HAN, _LETTER = re.compile("[\u4e00-\u9fff]"), re.compile(r"[\w\]\[/.'\"-]", re.ASCII)
 _WIDE = re.compile("[\u3000-\u9fff\uff00-\uffef]")
 _ENOUGH = 12  # characters of an item of a list that are in the catalogue
-_JOINT = re.compile(r"[\s,;:.(]")  # where a value may end and a message begin, without text between them
+_JOINT = re.compile(r"\s|[,;:.] |\(")  # where a value may end and a message begin, without text between them
 _LONGEST_RUN = 2000  # characters in which that is looked for
 
 _chosen: str | None = None  # by --lang
@@ -73,8 +73,7 @@ def translate(message: str, lang: str | None = None) -> str:
     """
     if (lang or language()) == "en" or not message:
         return message
-    whole = _prefixed(message)
-    return whole if whole is not None else "\n".join(map(_line, message.split("\n")))
+    return "\n".join(map(_line, message.split("\n")))
 
 
 def _line(line: str) -> str:
@@ -200,8 +199,8 @@ def _split(text: str, translated: Sequence[bool]) -> tuple[list[str], int]:
         return [found.text], found.score
     best: tuple[list[str], int] | None = None
     places = [place.start() for place in _JOINT.finditer(text)] if len(text) <= _LONGEST_RUN else []
-    for at in {0, *places, len(text)} if any(translated) else {len(text)}:
-        head = _value(text[:at]) if first else _Chinese(_of_system(text[:at]), 0)
+    for at in sorted({0, *places, len(text)}, reverse=not first) if any(translated) else [len(text)]:
+        head = _value(text[:at]) if first else _Chinese(_of_system(text[:at].rstrip()), 0)
         rest, score = _split(text[at:], others)
         if best is None or head.score + score > best[1]:
             best = [head.text, *rest], head.score + score
@@ -259,11 +258,16 @@ def _fill(chinese: str, values: dict[int, str]) -> str:
         if not value or not (place["mark"] or _HAN.search(value[0] + value[-1])):
             return place[1] + value + place[4]
         before, after = chinese[: place.start()][-1:], chinese[place.end() :][:1]
-        left = " " if _meet(before, value[0]) or (place[1] and not _is_wide(before, value[0])) else ""
-        right = " " if _meet(value[-1], after) or (place[4] and not _is_wide(value[-1], after)) else ""
-        return left + value + right
+        return _space(before, place[1], value[0]) + value + _space(value[-1], place[4], after)
 
     return _SPACED.sub(fill, chinese)
+
+
+def _space(left: str, written: str, right: str) -> str:
+    """The space between two characters, where the template has written one or not."""
+    if len(written) > 1 or _meet(left, right):
+        return written or " "
+    return "" if _WIDE.fullmatch(left) or _WIDE.fullmatch(right) else written
 
 
 def _meet(left: str, right: str) -> bool:
@@ -271,7 +275,3 @@ def _meet(left: str, right: str) -> bool:
     return bool(_LETTER.fullmatch(left) and _HAN.fullmatch(right)) or bool(
         _HAN.fullmatch(left) and _LETTER.fullmatch(right)
     )
-
-
-def _is_wide(left: str, right: str) -> bool:
-    return bool(_WIDE.fullmatch(left) or _WIDE.fullmatch(right))
