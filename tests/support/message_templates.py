@@ -28,6 +28,7 @@ SINKS |= {
     "Finding": 3,
     "JobKind": 0,
     "ScoreError": 0,
+    "_OwnType": 0,
 }
 """Functions that are given a message, and where. The server's own refusals have codes, which its page translates."""
 READERS = {"text/sentencepiece.py", "data/corpus/shards.py"}

@@ -18,11 +18,10 @@ from qkv.cli.options import (
     TextColumn,
     drop_missing,
     load_tokenizer_and_limit,
-    write,
 )
 from qkv.cli.translate import split_two
 from qkv.errors import InputError
-from qkv.text.messages import translate
+from qkv.text.messages import translate, write
 
 if TYPE_CHECKING:
     from qkv.data.corpus.check import CorpusReport

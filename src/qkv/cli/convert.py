@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption, write
+from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean
+from qkv.text.messages import write
 
 
 def convert_vectors(source: str, target: Path, as_json: bool) -> None:

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from qkv.cli.attention import print_attention, write_attention
-from qkv.cli.options import write
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
-from qkv.text.messages import translate
+from qkv.text.messages import translate, write
 
 if TYPE_CHECKING:
     from qkv.api.model import Model

@@ -21,10 +21,10 @@ from qkv.cli.options import (
     check_not_read,
     choose_device,
     load_model,
-    write,
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import write
 
 if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks, Written

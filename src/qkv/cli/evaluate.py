@@ -22,10 +22,10 @@ from qkv.cli.options import (
     check_not_read,
     choose_device,
     drop_missing,
-    write,
 )
 from qkv.cli.translate import split_two
 from qkv.errors import InputError
+from qkv.text.messages import write
 
 if TYPE_CHECKING:
     from qkv.api.translator import Translator

@@ -37,11 +37,10 @@ from qkv.cli.options import (
     check_task,
     refuse_with_resume,
     report_result,
-    write,
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import language
+from qkv.text.messages import language, write
 
 
 def finetune(

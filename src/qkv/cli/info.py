@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.options import JsonOption, write
+from qkv.cli.options import JsonOption
 from qkv.errors import reading
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import write
 
 
 def describe_data(folder: Path) -> dict[str, Any] | None:

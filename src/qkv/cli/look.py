@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import ThreadsOption, suffix_of, text_or_stdin, write
+from qkv.cli.options import ThreadsOption, suffix_of, text_or_stdin
 from qkv.errors import InputError, did_you_mean
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import write
 
 if TYPE_CHECKING:
     from qkv.look.api import Api

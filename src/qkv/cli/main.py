@@ -22,7 +22,7 @@ from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate_texts
 from qkv.cli.info import info
 from qkv.cli.look import look
-from qkv.cli.options import Noun, Verb, write
+from qkv.cli.options import Noun, Verb
 from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare_corpus, show
 from qkv.cli.pretrain import pretrain
@@ -30,7 +30,7 @@ from qkv.cli.tokenize import tokenize, tokenizer
 from qkv.cli.translate import WithFiles, train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
 from qkv.errors import InputError, did_you_mean
-from qkv.text.messages import check_language, language, speaking, translate
+from qkv.text.messages import check_language, language, speaking, translate, write
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo, "Fill blanks, draw attention, fine-tune a model and write its report, offline."),

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from qkv.errors import InputError, did_you_mean
-from qkv.text.messages import language, translate
+from qkv.text.messages import language, translate, write
 
 if TYPE_CHECKING:
     from qkv.api.model import Model
@@ -35,11 +35,6 @@ DtypeOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="Number of CPU threads.")]
-
-
-def write(message: str, err: bool = False) -> None:
-    """Print a message in the user's language."""
-    typer.echo(translate(message), err=err)
 
 
 def choose_device(name: str, precision: str = "fp32") -> str:

@@ -18,8 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from qkv.cli.options import write
-from qkv.text.messages import language, translate
+from qkv.text.messages import language, translate, write
 
 if TYPE_CHECKING:
     from qkv.data.batch import Watch
@@ -249,7 +248,7 @@ def print_result(result: Mapping[str, Any]) -> None:
 
     failure, verdict = result.get("failure"), result.get("verdict")
     if failure:
-        console().print(f"{failure[language()]}\n".replace("\u00a0", " "), style="bold red", markup=False, soft_wrap=True)
+        console().print(_plain(f"{failure[language()]}\n"), style="bold red", markup=False, soft_wrap=True)
     elif verdict and verdict["level"] != "good":
         typer.echo(f"{translate(verdict['level'])}: {_plain(verdict[language()])}\n")
     print_scores("held out", result["dev"])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from qkv.cli.options import JsonOption, Noun, Verb, text_or_stdin, write
+from qkv.cli.options import JsonOption, Noun, Verb, text_or_stdin
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import write
 
 if TYPE_CHECKING:
     from qkv.text.tokenizer import Tokenizer

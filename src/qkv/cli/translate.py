@@ -23,9 +23,9 @@ from qkv.cli.options import (
     choose_device,
     report_result,
     suffix_of,
-    write,
 )
 from qkv.errors import InputError
+from qkv.text.messages import write
 
 if TYPE_CHECKING:
     from collections import Counter

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption, write
+from qkv.cli.options import JsonOption
 from qkv.errors import InputError
+from qkv.text.messages import write
 
 if TYPE_CHECKING:
     from qkv.api.vector_scores import AnalogyScore, PairScore, Solved

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -26,7 +27,9 @@ _BETWEEN = {"; ": "；", ", ": "，", " and ": "和", " or ": "或"}
 _SPACED = re.compile(r"( *)\{(?P<number>\d+)(?P<mark>!t)?\}( *)")
 _HAN, _LETTER = re.compile("[\u4e00-\u9fff]"), re.compile(r"[\w\]\[/.'\"-]", re.ASCII)
 _WIDE = re.compile("[\u3000-\u9fff\uff00-\uffef]")
-_ENOUGH = 12  # characters of an item of a list that are in the catalogue
+_ENOUGH = 12  # characters that tell a message
+_PROSE = re.compile("[a-z]+ [a-z]+ [a-z]+")
+_NAMES = re.compile(r"[^\s,]+(?:(?:, | or | and )[^\s,]+)+")
 _JOINT = re.compile(r"\s|[,;:.] |\(")  # where a value may end and a message begin, without text between them
 _LONGEST_RUN = 2000  # characters in which that is looked for
 
@@ -63,6 +66,11 @@ def speaking(lang: str | None) -> Iterator[None]:
         yield
     finally:
         _chosen = before
+
+
+def write(message: str, err: bool = False) -> None:
+    """Print a message in the user's language."""
+    print(translate(message), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def translate(message: str, lang: str | None = None) -> str:
@@ -158,19 +166,22 @@ def _find(message: str) -> _Chinese | None:
         if all(literal in message for literal in template.literals):
             found = _match(message, len(first), template, 0)
             score = 0 if found is None else found[1] + template.weight
-            if found is not None and score > (0 if best is None else best.score):
-                values = dict(zip(template.order, found[0], strict=True))
-                best = _Chinese(_fill(template.chinese, values), score)
+            if found is None or score <= (0 if best is None else best.score):
+                continue
+            if template.weight < _ENOUGH and any(map(_PROSE.search, found[0])):
+                continue  # these few words are not what the message is about
+            best = _Chinese(_fill(template.chinese, dict(zip(template.order, found[0], strict=True))), score)
     return best
 
 
 def _of_sentences(message: str) -> _Chinese | None:
-    sentences = re.split(r"(?<=[.?!]) (?=[A-Z'])", message)
+    sentences = re.split(r"(?<=[.?!]) (?=[A-Z'\d])", message)
     if len(sentences) == 1:
         return None
     found = [_find(sentence) or _Chinese(sentence, -1) for sentence in sentences]
     score = sum(one.score for one in found)
-    return _Chinese("".join(one.text for one in found), score) if score > 0 else None
+    text = "".join(one.text + (" " if one.text[-1].isascii() else "") for one in found).rstrip()
+    return _Chinese(text, score) if score > 0 else None
 
 
 def _match(message: str, start: int, template: _Template, run: int) -> tuple[list[str], int] | None:
@@ -237,11 +248,11 @@ def _group(place: re.Match[str]) -> str:
 
 
 def _of_system(value: str) -> str:
-    """Translate places in files and errors of the operating system, which any value may be."""
+    """Translate places in files, errors of the operating system and lists of names, which any value may be."""
     for pattern, chinese in _system() if len(value) < _LONGEST_RUN else ():
         if found := pattern.fullmatch(value):
             return found.expand(chinese)
-    return value
+    return value.replace(" or ", " 或 ").replace(" and ", " 和 ") if _NAMES.fullmatch(value) else value
 
 
 def _name(part: str) -> _Chinese:
