@@ -29,11 +29,13 @@ SINKS |= {
     "JobKind": 0,
     "ScoreError": 0,
     "_OwnType": 0,
+    "Chosen": 0,
+    "refusal": 1,
 }
 """Functions that are given a message, and where. The server's own refusals have codes, which its page translates."""
 READERS = {"text/sentencepiece.py", "data/corpus/shards.py"}
 """Files whose ValueErrors are quoted in a message."""
-METHODS = {"message", "warn"}
+METHODS = {"message", "refusal", "warn"}
 """Those that may be methods: a file too has `write` and `tell`."""
 NOTES = {"notes", "limits", "lines", "said"}
 """Lists of messages: what is appended to them is shown."""

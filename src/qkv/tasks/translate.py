@@ -218,13 +218,13 @@ def _by_length(
 
 def summarize_scores(score: Mapping[str, Any]) -> Collection[str]:
     """A score's figures for people, from what `to_dict` gave."""
-    found = []
+    said = []
     for name, title in (("bleu", "BLEU"), ("chrf", "chrF2")):
         if name in score:
             interval = score.get(f"{name}_interval")
             around = f" (95 %: {interval[0]:.1f} to {interval[1]:.1f})" if interval else ""
-            found.append(f"{title} {score[name]:.2f}{around}   {score[f'{name}_signature']}")
-    found.append(f"exactly the reference: {score['exact']:.1%} of {score['pairs']:,}")
+            said.append(f"{title} {score[name]:.2f}{around}   {score[f'{name}_signature']}")
+    said.append(f"exactly the reference: {score['exact']:.1%} of {score['pairs']:,}")
     if score.get("unfinished"):
-        found.append(f"not ended within the length that was allowed: {score['unfinished']:,}")
-    return found
+        said.append(f"not ended within the length that was allowed: {score['unfinished']:,}")
+    return said
