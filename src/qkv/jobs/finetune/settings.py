@@ -146,7 +146,7 @@ RATES = {
 Of 256: bench/finetune_defaults.py with qkv-mini on ten sets, Chinese and English, of 100 to 1,500 examples."""
 WARMUP = {"tag": 0.3, "classify": 0.3, "": 0.1}
 """Share of the steps. Most tokens have no entity: with a short warm-up that alone is learned first, and kept long. For
-classification both were chosen on four sets of 1,800 to 2,000 texts: at 3e-4 and 0.1 one in three seeds learned little."""
+classification both were chosen on four sets of about 2,000 texts: with 3e-4 and 0.1 some seeds learned nothing."""
 MOST_EPOCHS = {"tag": 40, "": 20}
 """For files of more than 50 examples; large ones are read less often."""
 RETRY = 0.33
