@@ -18,8 +18,7 @@ from torch import Tensor
 
 from qkv.data.labelled.examples import AnswerExample, Span, TagExample, TextExample
 from qkv.data.labelled.reader import labelled
-from qkv.metrics.answers import squad_exact, squad_f1
-from qkv.metrics.entities import EntityChunk, EntityCounts, find_chunks
+from qkv.metrics.spans import EntityChunk, EntityCounts, find_chunks, squad_exact, squad_f1
 
 IGNORED = -100  # what transformers' losses leave out
 LONGEST = {"classify": 512, "tag": 512, "answer": 384}

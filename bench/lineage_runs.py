@@ -27,7 +27,7 @@ from qkv.data.labelled.examples import AnswerExample, TagExample
 from qkv.jobs.finetune.data import LabelledData, read_data
 from qkv.jobs.finetune.settings import resolve_finetune_settings, start_model
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, build_trainer, prepare_examples, resolve_data_defaults
-from qkv.metrics.answers import SCORERS
+from qkv.metrics.spans import SCORERS
 from qkv.report.run_log import read_run
 from qkv.tasks.answer import accepted_texts
 from qkv.tasks.predictor import Solver

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qkv.api.model import load as load
     from qkv.data.batch import Batch as Batch
     from qkv.errors import InputError as InputError
-    from qkv.look.notebook import look as look
+    from qkv.look.page import look as look
     from qkv.models.bert.network import Bert as Bert
     from qkv.models.bert.network import BertConfig as BertConfig
     from qkv.models.bert.network import BertWithHeads as BertWithHeads
@@ -39,7 +39,7 @@ _PLACES = {
     "Model": "qkv.api.model",
     "Tokenizer": "qkv.text.tokenizer",
     "load": "qkv.api.model",
-    "look": "qkv.look.notebook",
+    "look": "qkv.look.page",
 }
 
 _FORMER = {

@@ -234,7 +234,7 @@ def given(*words: str) -> Callable[[Path], list[str]]:
         (given("embed", "a", "--out", "v.nyp", "-m", "FOLDER"), "Did you mean '.npy'?"),
         (given("embed", *["a"] * 13, "-m", "FOLDER"), "--out vectors.npy"),
         (given("embed", "a", "--device", "cuda:77", "-m", "FOLDER"), "'cpu'"),
-        (given("embed", "a", "--device", "meta", "-m", "FOLDER"), "Use cpu, cuda, cuda:0 or mps"),
+        (given("embed", "a", "--device", "meta", "-m", "FOLDER"), "Use auto, cpu, cuda, cuda:0 or mps"),
         (given("embed", "a", "--dtype", "half", "-m", "FOLDER"), "Known: float32, bfloat16, float16"),
         (given("embed", "a", "--threads", "0", "-m", "FOLDER"), "threads"),
         (given("attention", "a", "--layer", "2", "-m", "FOLDER"), "layers 0 … 1"),

@@ -31,21 +31,21 @@ def preparation(folder: Path, out: Path) -> list[object]:
     return ["prepare", folder / "corpus.txt", "-t", folder / "tokenizer", "-o", out, "--hold-out", 0.05]
 
 
-def done(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[str, str]:
+def done(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
-    assert main([str(word) for word in words]) == 0
+    assert main([str(word) for word in words]) == code
     return capsys.readouterr()
 
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "corpus.txt"
     file.write_text("The cat sat. 猫坐着。\nA\ufffdb.\n\nCafÃ© closed.\nIt was.\n", encoding="utf-8")
-    out, err = done(capsys, "check", file)
+    out, err = done(capsys, "check", file, code=1)
     assert err == ""
     assert "documents          2" in out and "Chinese" in out and f"1, {file.stat().st_size} bytes of text" in out
     assert "U+FFFD, the replacement for lost characters: 1" in out
     assert f"  {file}:2: in " in out and f"  {file}:4: in " in out
-    document = json.loads(done(capsys, "check", file, "--json")[0])
+    document = json.loads(done(capsys, "check", file, "--json", code=1)[0])
     assert document == check_corpus(file, named=3).to_dict()
     assert list(document) == list(CorpusReport.__dataclass_fields__)
     assert document["findings"][0]["line"] == 2
@@ -54,7 +54,7 @@ def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_check_names_some_and_counts_all(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "corpus.txt"
     file.write_text("好\ufffd。\n" * 9, encoding="utf-8")
-    out, _ = done(capsys, "check", file, "-n", 2)
+    out, _ = done(capsys, "check", file, "-n", 2, code=1)
     assert f"{file}:2: " in out and f"{file}:3: " not in out and "… and 7 more" in out
     assert "note: one document only: negatives must come from the corpus" in out
     write_corpus(file, 3)
@@ -65,7 +65,7 @@ def test_check_names_some_and_counts_all(capsys: pytest.CaptureFixture[str], tmp
 
 def test_check_of_a_file_that_is_damaged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "a.txt.gz").write_bytes(b"no gzip")
-    out, _ = done(capsys, "check", tmp_path / "a.txt.gz")
+    out, _ = done(capsys, "check", tmp_path / "a.txt.gz", code=1)
     assert "files that cannot be read to the end: 1" in out and "a.txt.gz: " in out
 
 

@@ -194,7 +194,7 @@ def test_the_first_line_says_that_a_baseline_wins(
     result = run(
         tmp_path / "run", pretrained, file, ["classify.pooling=cls", "epochs=0.1"], **{"data.test": str(test)}
     ).result
-    print_result(result)
+    print_result(result | {"failure": None})
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("warning: Accuracy is") and "tf-idf" in first and "on test" in first
     assert len(result["baselines"]["test"]) == 2

@@ -111,7 +111,7 @@ def convert(
     for note in opened.notes:
         say(f"note: {note}")
     if fold is not None:
-        from qkv.text.folding import add_folding, check_fold
+        from qkv.text.unknown import add_folding, check_fold
 
         check_fold(names := fold.split(","), opened.tokenizer.kind)
         add_folding(opened.tokenizer.backend, names)

@@ -185,7 +185,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     """Write the page and the recorded answers to one file."""
     from qkv.cli.terminal import fraction, say
     from qkv.files import replaced_file
-    from qkv.look.notebook import build_page
+    from qkv.look.page import build_page
     from qkv.look.recording import MOST_RECORDED_BYTES
 
     with exit_on_sigterm(), replaced_file(out) as part:

@@ -9,7 +9,7 @@ class _Callable(ModuleType):
     """A package that can be called: `qkv.look` is the function of the Python API and the package of `qkv look`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from qkv.look.notebook import look
+        from qkv.look.page import look
 
         return look(*args, **kwargs)
 

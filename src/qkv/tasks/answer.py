@@ -11,7 +11,7 @@ Probabilities are the softmax over the `n_best` spans and, where allowed, no ans
 scores. The model abstains if no answer is the most probable, or reaches the fitted threshold "no_answer". An answer is
 always a substring of the passage: `text == passage[start:end]`.
 
-Exact match and F1 are those of SQuAD or CMRC (metrics/answers.py), from 0 to 1, in total and for questions with and
+Exact match and F1 are those of SQuAD or CMRC (metrics/spans.py), from 0 to 1, in total and for questions with and
 without an answer. F1 has a bootstrap interval over questions, exact match the interval of a share.
 
 Shapes: E examples, R rows, N tokens of all rows, C tokens of a passage, K candidates of an example; B rows of a group,
@@ -36,8 +36,8 @@ from qkv.config import merge
 from qkv.data.batch import Batch, Integers, plan_batches, ranges
 from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
-from qkv.metrics.answers import SCORERS
 from qkv.metrics.intervals import bootstrap, wilson_interval
+from qkv.metrics.spans import SCORERS
 from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
 from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel

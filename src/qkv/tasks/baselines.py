@@ -24,11 +24,10 @@ import numpy as np
 
 from qkv.data.labelled.examples import Span, TagExample, TextExample
 from qkv.report.bilingual import Phrase
-from qkv.tasks.linear import linear_targets
 from qkv.tasks.table import AnyTask
 from qkv.tasks.tag import TagTask
 from qkv.tasks.task import Scorer
-from qkv.tasks.texts import TextTask
+from qkv.tasks.texts import TextTask, linear_targets
 from qkv.train.linear import Floats, LinearMap, SparseRows, fit_linear
 
 MOST_CHARACTERS = 5_000_000

@@ -34,7 +34,7 @@ from qkv.config import merge
 from qkv.data.batch import IGNORE, Batch, Integers
 from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
-from qkv.metrics.entities import EntityCounts
+from qkv.metrics.spans import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, compute_beliefs, log_partition, path_scores, viterbi
 from qkv.tasks.tag_units import TagFeatures, cut_units, fit_spans, tokenize_texts
 from qkv.tasks.task import (

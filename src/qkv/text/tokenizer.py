@@ -48,8 +48,8 @@ from qkv.text.backend import (
     special_token_template,
     state_of,
 )
-from qkv.text.folding import add_folding, check_fold, fold_text
 from qkv.text.segmenter import ChineseWords, is_known, segmenter_name, spans_before
+from qkv.text.unknown import add_folding, check_fold, fold_text
 from qkv.text.vocabulary import (
     HALF,
     SIZE,
@@ -339,7 +339,7 @@ class Tokenizer:
         the text, but fill at most half of the vocabulary, so that rare 汉字 do not displace words ("character": as
         many as fit, always with space and line end). `min_frequency` is the minimum count of a word ("word") or of a
         merged pair ("wordpiece"). `segmenter` ("rjieba"; only for "word") finds Chinese words. `fold`: "width",
-        "emoji" (folding.py). `progress` is called with the number of texts read so far.
+        "emoji" (unknown.py). `progress` is called with the number of texts read so far.
         """
         check_kind(kind, segmenter)
         check_fold(fold, kind)

@@ -7,7 +7,7 @@ import pytest
 
 import qkv
 from qkv.errors import InputError
-from qkv.look.notebook import LookPage, look
+from qkv.look.page import LookPage, look
 from qkv.report.attention import attention_page
 from tests.golden.golden import MODELS
 

@@ -2,15 +2,7 @@
 
 import pytest
 
-from qkv.metrics.answers import (
-    SCORERS,
-    cmrc_exact,
-    cmrc_f1,
-    cmrc_segments,
-    squad_exact,
-    squad_f1,
-    squad_normalize,
-)
+from qkv.metrics.spans import SCORERS, cmrc_exact, cmrc_f1, cmrc_segments, squad_exact, squad_f1, squad_normalize
 
 NORMALIZED = {
     "The  Eiffel\tTower.": "eiffel tower",

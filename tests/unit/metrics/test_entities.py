@@ -2,8 +2,8 @@
 
 import pytest
 
-from qkv.metrics.entities import EntityChunk, EntityCounts, EntityScore, find_chunks
 from qkv.metrics.intervals import wilson_interval
+from qkv.metrics.spans import EntityChunk, EntityCounts, EntityScore, find_chunks
 
 # tags → spans as start-end-label, the end being the first place after
 IOB = {

@@ -35,7 +35,7 @@ from qkv.data.labelled.tables import (
     quote_names,
 )
 from qkv.errors import InputError
-from qkv.metrics.entities import find_chunks
+from qkv.metrics.spans import find_chunks
 
 StatedSpan = tuple[int, int, str, str | None]  # start, end, label, stated text
 

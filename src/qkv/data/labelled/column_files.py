@@ -8,7 +8,7 @@ line -DOCSTART- begins a new group. The words are joined to running text, and ea
     汉字 (or kana) in the sentence                a space only between two words of letters or digits: "用 Python 3"
     otherwise                                     a space
 
-Tags are normalised to the spelling of `metrics.entities.find_chunks`:
+Tags are normalised to the spelling of `metrics.spans.find_chunks`:
 
     IOB1         I-PER; B-PER only where one PER follows another
     IOB2, BIO    B-PER begins, I-PER continues
@@ -31,7 +31,7 @@ from typing import NamedTuple
 from qkv.data.labelled.examples import Fault, Span, TagExample
 from qkv.data.labelled.opened import Beginning, OpenedFile, ReportFault, Wanted, checked_lines, is_blank
 from qkv.errors import InputError
-from qkv.metrics.entities import find_chunks
+from qkv.metrics.spans import find_chunks
 
 ENTITY = "entity"
 READ_AS = "BIOES"  # the scheme of normalised tags

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from qkv.data.batch import Batch
 from qkv.data.windows import merge_windows
 from qkv.models.encoder import LinearHead
-from qkv.tasks.linear import linear_targets
 from qkv.tasks.predictor import Vectors
 from qkv.tasks.task import Features
-from qkv.tasks.texts import TextTask
+from qkv.tasks.texts import TextTask, linear_targets
 from qkv.tasks.transfer import TaskModel
 from qkv.train.ahead import interruptible
 from qkv.train.linear import Standard, Tried, fit_linear, fold_numbers, try_strengths
