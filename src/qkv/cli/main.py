@@ -6,6 +6,7 @@ Help is plain text and imports neither rich nor torch, so that it is fast.
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
@@ -189,6 +190,7 @@ def take_language(words: list[str]) -> tuple[list[str], str | None]:
 
 def _run(words: list[str]) -> int:
     language()  # a wrong QKV_LANG is an error before anything else
+    shown, warnings.showwarning = warnings.showwarning, _show_warning
     try:
         answer = build_command()(words or ["--help"], prog_name="qkv", standalone_mode=False)
         sys.stdout.flush()
@@ -210,6 +212,16 @@ def _run(words: list[str]) -> int:
         if message is None:
             raise
         return _fail(message)
+    finally:
+        warnings.showwarning = shown
+
+
+def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+    """Print a warning for users as a note, and another one with its place."""
+    if category is UserWarning:
+        write(f"note: {message}", err=True)
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
