@@ -88,14 +88,16 @@ def test_every_template_is_recognised(templates: dict[str, Template]) -> None:
             after_value = f"}}{{{number}}}" in text
             value = _VALUES.get(mark, "" if after_value else f"v{number}w")
             english.append(f" {value}" if after_value and value else value)
-        message = re.sub(r"\{(\d+)\}", lambda place, english=english: english[int(place[1])], text)
+        message = _filled(text, english)
         chinese = [catalogue().get(value.strip(), value) for value in english]
-        wanted = re.sub(
-            r"\{(\d+)(!t)?\}", lambda place, chinese=chinese: chinese[int(place[1])], catalogue().get(text, "")
-        )
+        wanted = _filled(catalogue().get(text, ""), chinese)
         if "".join(translate(message, "zh").split()) != "".join(wanted.split()):
             wrong.append(f"{message}\n  {translate(message, 'zh')}\n  {wanted}")
     assert not wrong, "\n".join(wrong)
+
+
+def _filled(template: str, values: list[str]) -> str:
+    return re.sub(r"\{(\d+)(!t)?\}", lambda place: values[int(place[1])], template)
 
 
 _VALUES = {"message": "No errors found.", "grammar": ""}

@@ -4,8 +4,10 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from qkv.cli.demo import demo_tour
 from qkv.cli.main import CAPTIONED, NOUNS, VERBS, build_command, main
@@ -80,14 +82,8 @@ def test_a_language_that_there_is_not(run: Run, locale: Callable[..., None]) -> 
 
 def test_verbs_with_captions_keep_their_option() -> None:
     """`qkv attention --lang zh` is the language of its picture, as ever."""
-    import typer
-
-    command = typer.main.get_command(build_command())
-    found = {
-        name
-        for name, verb in command.commands.items()  # type: dict[str, object]
-        if any("--lang" in option.opts for option in verb.params)
-    }
+    command: Any = get_command(build_command())
+    found = {name for name, verb in command.commands.items() if any("--lang" in option.opts for option in verb.params)}
     assert found == set(CAPTIONED)
 
 

@@ -383,8 +383,8 @@ class Collector:
             names = [one.arg for one in (*words.posonlyargs, *words.args, *words.kwonlyargs)]
             if name in names:
                 return self._given(module, function, name, names, depth)
-        home, value = self._constant(module, name)
-        forms = self.forms(home, value, depth + 1) if value is not None else []
+        home, constant = self._constant(module, name)
+        forms = self.forms(home, constant, depth + 1) if constant is not None else []
         return [form for form in forms if not _is_name(form)]
 
     def _given(
@@ -530,7 +530,7 @@ def _is_noun(node: ast.expr) -> bool:
 
 def _is_name(form: Form) -> bool:
     """Whether a text is one word: the name of a setting or a file, when it is in a list or an argument."""
-    return form != MESSAGE and not any(isinstance(part, str) and " " in part.strip() for part in form)
+    return len(form) == 1 and isinstance(form[0], str) and " " not in form[0].strip()
 
 
 def _called(call: ast.Call) -> str:

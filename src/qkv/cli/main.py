@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -216,12 +216,19 @@ def _run(words: list[str]) -> int:
         warnings.showwarning = shown
 
 
-def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *rest: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print a warning for users as a note, and another one with its place."""
     if category is UserWarning:
         write(f"note: {message}", err=True)
     else:
-        print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)
+        print(warnings.formatwarning(message, category, filename, lineno, line), end="", file=file or sys.stderr)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
