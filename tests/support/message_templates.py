@@ -366,7 +366,7 @@ class Collector:
     def _name(self, module: Module, node: ast.expr, name: str, depth: int) -> list[Form]:
         function = module.function_of(node)
         found: list[Form] = []
-        if function is not None:
+        while function is not None:  # outwards
             if function not in self.bound:
                 self.bound[function] = _bindings(function)
             here = self.bound[function].get(name, [])
@@ -383,6 +383,7 @@ class Collector:
             names = [one.arg for one in (*words.posonlyargs, *words.args, *words.kwonlyargs)]
             if name in names:
                 return self._given(module, function, name, names, depth)
+            function = module.function_of(function)
         home, constant = self._constant(module, name)
         forms = self.forms(home, constant, depth + 1) if constant is not None else []
         return [form for form in forms if not _is_name(form)]

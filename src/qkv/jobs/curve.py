@@ -547,7 +547,7 @@ class CurveSession:
             found = train_point(plan, point, folder, self.device, PointProgress(progress, done, cost))
             if isinstance(found, Outcome):
                 return found
-            progress.message(f"{name}: {plan.task.main} {found['score']:.4f}")
+            progress.message(f"{name} is done: {plan.task.main} {found['score']:.4f}")
             add_line(out / "points.jsonl", found)
             progress.log(found)
             shutil.rmtree(folder, ignore_errors=True)

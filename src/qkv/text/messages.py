@@ -168,7 +168,9 @@ def _find(message: str) -> _Chinese | None:
             score = 0 if found is None else found[1] + template.weight
             if found is None or score <= (0 if best is None else best.score):
                 continue
-            if template.weight < _ENOUGH and any(map(_PROSE.search, found[0])):
+            marks = [mark for run in template.runs for mark in run]
+            kept = [value for value, mark in zip(found[0], marks, strict=True) if not mark]
+            if template.weight < _ENOUGH and any(map(_PROSE.search, kept)):
                 continue  # these few words are not what the message is about
             best = _Chinese(_fill(template.chinese, dict(zip(template.order, found[0], strict=True))), score)
     return best
