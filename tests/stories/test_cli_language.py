@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from qkv.cli.demo import demo_tour
-from qkv.cli.main import CAPTIONED, NOUNS, VERBS, build_command, main
+from qkv.cli.main import CAPTIONED, NOUNS, VERBS, build_command, main, take_language
 from qkv.errors import InputError
 from qkv.text.messages import language, speaking, translate
 from qkv.train.log import Lines
@@ -81,10 +81,13 @@ def test_a_language_that_there_is_not(run: Run, locale: Callable[..., None]) -> 
 
 
 def test_verbs_with_captions_keep_their_option() -> None:
-    """`qkv attention --lang zh` is the language of its picture, as ever."""
+    """`qkv attention --lang zh` is the language of its picture, as before, and of messages."""
     command: Any = get_command(build_command())
     found = {name for name, verb in command.commands.items() if any("--lang" in option.opts for option in verb.params)}
     assert found == set(CAPTIONED)
+    assert take_language(["show", "shards", "--lang", "zh"]) == (["show", "shards", "--lang", "zh"], "zh")
+    assert take_language(["show", "shards", "--lang=fr"]) == (["show", "shards", "--lang", "fr"], None)
+    assert take_language(["fill", "--", "--lang", "zh"]) == (["fill", "--", "--lang", "zh"], None)
 
 
 @pytest.mark.parametrize("verb", [[], ["check"], ["finetune"], ["tokenizer"], ["tokenizer", "train"]])
@@ -216,3 +219,12 @@ def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
 def test_translate(english: str, chinese: str) -> None:
     assert translate(english, "zh") == chinese
     assert translate(english, "en") == english
+
+
+@pytest.mark.parametrize(
+    "text", ["a: b. " * 200, "a is b, not c: d (e) " * 100, "x, y and z " * 200, "{0} {1!t} \\1 %s"]
+)
+def test_texts_of_users_in_a_message(text: str) -> None:
+    """However odd a quoted text is, it comes out as it went in."""
+    assert translate(f"There is no task '{text}'. There are tag.", "zh") == f"没有任务「{text}」。有 tag。"
+    translate(text, "zh")

@@ -31,7 +31,7 @@ from qkv.cli.tokenize import tokenize, tokenizer
 from qkv.cli.translate import WithFiles, train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
 from qkv.errors import InputError, did_you_mean
-from qkv.text.messages import check_language, language, speaking, translate, write
+from qkv.text.messages import LANGUAGES, check_language, language, speaking, translate, write
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo, "Fill blanks, draw attention, fine-tune a model and write its report, offline."),
@@ -60,7 +60,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
 PAIRED = ("check", "evaluate")
 """Verbs with options that take several values: --pairs test.de test.en"""
 CAPTIONED = ("attention", "look", "show", "translate")
-"""Verbs with a --lang of their own, which is the language of their picture or page too."""
+"""Verbs with a --lang of their own: the language of their picture or page, and of messages."""
 NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer, "train": train}
 
 HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, draw attention, fine-tune.
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take_language(words: list[str]) -> tuple[list[str], str | None]:
-    """Take --lang out of the words, wherever it is; a verb with a --lang of its own keeps it.
+    """Take --lang out of the words, wherever it is; a verb with a --lang of its own is given it too.
 
     >>> take_language(["--lang", "zh", "check", "corpus.txt"])
     (['check', 'corpus.txt'], 'zh')
@@ -183,8 +183,8 @@ def take_language(words: list[str]) -> tuple[list[str], str | None]:
         own = next((one for one in left if not one.startswith("-")), None)
         if own in CAPTIONED:
             left += [name, value]
-            continue
-        lang = check_language(value, "--lang")
+        if own not in CAPTIONED or value in LANGUAGES:
+            lang = check_language(value, "--lang")
     return left, lang
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption
+from qkv.cli.options import JsonOption, LanguageOption
 from qkv.cli.tokenize import load_tokenizer
 from qkv.errors import InputError
 from qkv.text.messages import language
@@ -112,7 +112,7 @@ def show(
         bool, typer.Option("--whole-words/--no-whole-words", help="Mask whole words, or single tokens.")
     ] = True,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page instead.")] = None,
-    lang: Annotated[str | None, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")] = None,
+    lang: LanguageOption = "en",
     as_json: JsonOption = False,
 ) -> None:
     """Show BERT training instances: segments, masked tokens, targets.
@@ -132,7 +132,6 @@ def show(
     from qkv.data.corpus.shards import Shards
     from qkv.report.bilingual import check_page_language
 
-    lang = lang or ("en" if html else language())  # of a file always the same
     check_page_language(lang)
     corpus = Shards.open(shards)
     drawn = draw_instances(
@@ -152,7 +151,7 @@ def show(
 
         print_json({"seed": seed, "epoch": epoch, "instances": [one.to_dict() for one in drawn]})
     elif html is None:
-        _print(drawn, lang)
+        _print(drawn, language())  # that of --lang too
 
 
 def draw_instances(

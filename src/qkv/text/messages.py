@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import islice
 from typing import NamedTuple
 
 from qkv.errors import InputError
@@ -31,7 +32,8 @@ _ENOUGH = 12  # characters that tell a message
 _PROSE = re.compile("[a-z]+ [a-z]+ [a-z]+")
 _NAMES = re.compile(r"[^\s,]+(?:(?:, | or | and )[^\s,]+)+")
 _JOINT = re.compile(r"\s|[,;:.] |\(")  # where a value may end and a message begin, without text between them
-_LONGEST_RUN = 2000  # characters in which that is looked for
+# Messages may quote texts of users: the search through them ends.
+_LONGEST, _DEEPEST, _MOST = 3000, 4, 20  # characters of a message, messages in messages, places and parts
 
 _chosen: str | None = None  # by --lang
 
@@ -94,7 +96,7 @@ def _prefixed(message: str) -> str | None:
     """Translate a message, after "error: ", "note: " or "warning: " if it begins so."""
     kind = _KIND.match(message)
     said = message[kind.end() :] if kind else message
-    found = _find(said)
+    found = _find(said, 0)
     if kind:
         return catalogue()[kind[1]] + (said if found is None else found.text)
     return None if found is None else found.text
@@ -150,13 +152,15 @@ def _templates() -> list[_Template]:
 
 
 @lru_cache(maxsize=1000)
-def _find(message: str) -> _Chinese | None:
+def _find(message: str, depth: int) -> _Chinese | None:
     """Return the Chinese of a message: of the template that explains most of it, or sentence by sentence."""
     message = message.strip()
     exact = catalogue().get(message)
     if exact is not None:
         return _Chinese(exact, len(message))
-    best = _of_sentences(message)
+    if depth > _DEEPEST or len(message) > _LONGEST:
+        return None
+    best = _of_sentences(message, depth + 1)
     for template in _templates():
         if best is not None and template.most <= best.score:
             continue
@@ -164,7 +168,7 @@ def _find(message: str) -> _Chinese | None:
         if not (message.startswith(first) and message.endswith(last)):
             continue
         if all(literal in message for literal in template.literals):
-            found = _match(message, len(first), template, 0)
+            found = _match(message, len(first), template, 0, depth + 1)
             score = 0 if found is None else found[1] + template.weight
             if found is None or score <= (0 if best is None else best.score):
                 continue
@@ -176,17 +180,17 @@ def _find(message: str) -> _Chinese | None:
     return best
 
 
-def _of_sentences(message: str) -> _Chinese | None:
+def _of_sentences(message: str, depth: int) -> _Chinese | None:
     sentences = re.split(r"(?<=[.?!]) (?=[A-Z'\d])", message)
-    if len(sentences) == 1:
+    if not 1 < len(sentences) <= _MOST:
         return None
-    found = [_find(sentence) or _Chinese(sentence, -1) for sentence in sentences]
+    found = [_find(sentence, depth) or _Chinese(sentence, -1) for sentence in sentences]
     score = sum(one.score for one in found)
     text = "".join(one.text + (" " if one.text[-1].isascii() else "") for one in found).rstrip()
     return _Chinese(text, score) if score > 0 else None
 
 
-def _match(message: str, start: int, template: _Template, run: int) -> tuple[list[str], int] | None:
+def _match(message: str, start: int, template: _Template, run: int, depth: int) -> tuple[list[str], int] | None:
     """Match the rest of a message, from the place of a run of values on; returns the values and their score. Where a
     literal occurs twice, as the full stop of "There is no file a.txt.", the best score tells which one is meant."""
     if run == len(template.runs):
@@ -195,43 +199,47 @@ def _match(message: str, start: int, template: _Template, run: int) -> tuple[lis
     last = run + 1 == len(template.runs)
     at = len(message) - len(literal) if last else message.find(literal, start)
     best: tuple[list[str], int] | None = None
-    while at >= start:
-        values, score = _split(message[start:at], template.runs[run])
-        rest = _match(message, at + len(literal), template, run + 1)
+    tried = 0
+    while at >= start and tried < _MOST:
+        tried += 1
+        values, score = _split(message[start:at], template.runs[run], depth)
+        rest = _match(message, at + len(literal), template, run + 1, depth)
         if rest is not None and (best is None or score + rest[1] > best[1]):
             best = values + rest[0], score + rest[1]
         at = -1 if last else message.find(literal, at + 1)
     return best
 
 
-def _split(text: str, translated: Sequence[bool]) -> tuple[list[str], int]:
+def _split(text: str, translated: Sequence[bool], depth: int) -> tuple[list[str], int]:
     """Divide a text among values without text between them, and translate those that are messages."""
     first, *others = translated
     if not others:
-        found = _value(text) if first else _Chinese(_of_system(text), 0)
+        found = _value(text, depth) if first else _Chinese(_of_system(text), 0)
         return [found.text], found.score
     best: tuple[list[str], int] | None = None
-    places = [place.start() for place in _JOINT.finditer(text)] if len(text) <= _LONGEST_RUN else []
+    places = [place.start() for place in islice(_JOINT.finditer(text), _MOST)]
     for at in sorted({0, *places, len(text)}, reverse=not first) if any(translated) else [len(text)]:
-        head = _value(text[:at]) if first else _Chinese(_of_system(text[:at].rstrip()), 0)
-        rest, score = _split(text[at:], others)
+        head = _value(text[:at], depth) if first else _Chinese(_of_system(text[:at].rstrip()), 0)
+        rest, score = _split(text[at:], others, depth)
         if best is None or head.score + score > best[1]:
             best = [head.text, *rest], head.score + score
     assert best is not None
     return best
 
 
-def _value(text: str) -> _Chinese:
+def _value(text: str, depth: int) -> _Chinese:
     """Translate a value, whole or as a list; what is not in the catalogue stays, and counts against the match."""
     text = text.strip()
     if not text:
         return _Chinese("", 0)
-    best = _find(text) or _Chinese(text, -1)
+    best = _find(text, depth) or _Chinese(text, -1)
     for separator, chinese in _BETWEEN.items():
         parts = text.split(separator)
-        names = [_name(part) for part in parts]
+        if not 1 < len(parts) <= _MOST:
+            continue
+        names = [_name(part, depth) for part in parts]
         score = sum(one.score for one in names)
-        if len(parts) > 1 and score > max(0, best.score):
+        if score > max(0, best.score):
             return _Chinese(chinese.join(one.text for one in names), score)
     return best
 
@@ -251,15 +259,15 @@ def _group(place: re.Match[str]) -> str:
 
 def _of_system(value: str) -> str:
     """Translate places in files, errors of the operating system and lists of names, which any value may be."""
-    for pattern, chinese in _system() if len(value) < _LONGEST_RUN else ():
+    for pattern, chinese in _system() if len(value) < _LONGEST else ():
         if found := pattern.fullmatch(value):
             return found.expand(chinese)
     return value.replace(" or ", " 或 ").replace(" and ", " 和 ") if _NAMES.fullmatch(value) else value
 
 
-def _name(part: str) -> _Chinese:
+def _name(part: str, depth: int) -> _Chinese:
     """Translate an item of a list, if enough of it is in the catalogue: others are names."""
-    found = _find(part)
+    found = _find(part, depth)
     return found if found is not None and found.score >= min(_ENOUGH, len(part) / 2) else _Chinese(part, 0)
 
 
