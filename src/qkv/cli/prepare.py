@@ -151,7 +151,7 @@ def show(
 
         print_json({"seed": seed, "epoch": epoch, "instances": [one.to_dict() for one in drawn]})
     elif html is None:
-        _print(drawn, language())  # that of --lang too
+        _print(drawn, language() if lang == "en" else lang)  # without --lang that of messages
 
 
 def draw_instances(

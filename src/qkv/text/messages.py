@@ -79,7 +79,7 @@ def translate(message: str, lang: str | None = None) -> str:
     """Return the message in a language, by default the user's; an unknown message is returned unchanged.
 
     >>> translate("There is no model 'bsae'. Did you mean 'scratch:lstm'?", "zh")
-    "没有模型 'bsae'。是不是想写 'scratch:lstm'？"
+    '没有模型「bsae」。是不是想写「scratch:lstm」？'
     """
     if (lang or language()) == "en" or not message:
         return message
