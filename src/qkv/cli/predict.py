@@ -109,15 +109,19 @@ def predict(
             for examples, results in answers:
                 written.add(examples, results)
                 advance(len(results))
+        count = written.count + written.empty
         say(f"{out}: {written.count:,} results{_describe_rows(written)}")
     else:
-        printed = ResultPrinter()
+        printed, count = ResultPrinter(), 0
         for examples, results in answers:
+            count += len(results)
             for example, result in zip(examples, results, strict=True):
                 if as_json:
                     print_json(make_record(example, result))
                 else:
                     printed.show(example, result)
+    if not count and not source.faults:
+        say("note: the input has no text.")
     warn_unknown(unknown.facts())
     if out is not None and source.has_records:
         return  # the rows are in the file, without a result

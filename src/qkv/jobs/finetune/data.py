@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.data.labelled.check import find_typos
 from qkv.data.labelled.examples import Example, Fault, Place, choose_held_out
-from qkv.data.labelled.reader import UNUSABLE, RowError, labelled
+from qkv.data.labelled.reader import RowError, labelled
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.finetune.facts import Leak
@@ -180,7 +180,7 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
     if all(example.several and len(example.labels()) == 1 for example in examples):
         examples = tuple(example.single() for example in examples)
     if tell is not None:
-        skipped = sum(fault.kind == UNUSABLE for fault in source.faults)
+        skipped = sum(fault.action == "dropped" for fault in source.faults)
         left_out = f", {skipped:,} rows that cannot be used were left out: faults.jsonl" if skipped else ""
         tell(f"{path}: {len(examples):,} examples ({source.describe()}){left_out}")
     return DataPart(str(path), examples, tuple(source.faults))
