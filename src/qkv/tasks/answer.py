@@ -33,7 +33,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import Batch, Integers, plan_batches, ranges
+from qkv.data.batch import Batch, Integers, plan_batches
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.intervals import bootstrap, wilson_interval

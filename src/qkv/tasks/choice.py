@@ -27,7 +27,8 @@ from torch import nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import Batch, Integers, ranges
+from qkv.data.batch import Batch, Integers
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.data.windows import Windowed, cut_windows
 from qkv.errors import InputError

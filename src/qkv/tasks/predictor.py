@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch, Integers, Watch, chunks, plan_batches, ranges, watched
+from qkv.data.batch import Batch, Integers, Watch, chunks, plan_batches, watched
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file

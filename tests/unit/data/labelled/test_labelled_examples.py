@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.check import check_labelled
 from qkv.data.labelled.examples import (
     AnswerExample,
@@ -19,7 +20,6 @@ from qkv.data.labelled.examples import (
     UnlabelledInput,
 )
 from qkv.data.labelled.reader import LABELLINGS
-from qkv.data.ranges import ranges
 from qkv.jobs.finetune.data import DataPart, read_part, report_leaks
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.tasks.classify import Regression
