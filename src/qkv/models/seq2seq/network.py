@@ -50,7 +50,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "previous": PreviousDecoder,
     "current": CurrentDecoder,
 }
-SCORE_KINDS: dict[str, type[Score]] = {score.name: score for score in (AdditiveScore, DotScore, BilinearScore)}
+SCORE_KINDS: dict[str, type[Score]] = {"additive": AdditiveScore, "dot": DotScore, "bilinear": BilinearScore}
 
 
 @dataclass(frozen=True)
