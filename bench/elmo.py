@@ -45,7 +45,7 @@ from rich.table import Table
 from torch import nn
 
 from qkv.data.corpus.rows import TextConfig
-from qkv.data.ranges import ranges
+from qkv.data.corpus.shards import ranges
 from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import BothDirections, CarryingBoth, TwoWayBatches, TwoWays, Unigram, sampled_loss
 from qkv.nn.gpu.layers import WeightCasts, word_loss

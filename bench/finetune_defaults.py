@@ -149,7 +149,7 @@ def _run(cell: Cell, out: Path) -> dict[str, Any]:
     config = resolve_finetune_settings(source.task, cell.folder, None, None, given, assignments)
     whole, test = read_part(source.train, config), read_part(source.dev, config)
     examples = _sample(whole.examples, cell.size, cell.seed)
-    task = TASKS[source.task].chosen(examples, config.settings)
+    task = TASKS[source.task].load().chosen(examples, config.settings)
     kept, held = split_examples(examples, replace(config.data, split_seed=cell.seed), task.numbers)
     data = LabelledData(
         replace(whole, examples=kept, faults=()),

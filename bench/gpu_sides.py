@@ -23,8 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from qkv.data.batch import IGNORE, Batch, ranges
+from qkv.data.batch import IGNORE, Batch
 from qkv.data.corpus.rows import Instances, PairConfig
+from qkv.data.corpus.shards import ranges
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import (
     MaskedAndNextSentence,

@@ -27,7 +27,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -278,3 +278,39 @@ def _hints(config: "DataclassInstance") -> dict[str, Any]:
 
 def _known(config: "DataclassInstance", prefix: str) -> str:
     return "Known: " + ", ".join(f"{prefix}{field.name}" for field in dataclasses.fields(config)) + "."
+
+
+# --- What configs check of their own fields, and presets of several of them.
+
+
+def check_least(config: "DataclassInstance", *names: str, least: int = 1) -> None:
+    """Refuse these fields below `least`; None is fine."""
+    for name in names:
+        if (value := getattr(config, name)) is not None and value < least:
+            raise InputError(f"{name} must be at least {least}, not {value}.")
+
+
+def check_shares(config: "DataclassInstance", *names: str) -> None:
+    for name in names:
+        if not 0 <= (value := getattr(config, name)) < 1:
+            raise InputError(f"{name} is a share from 0 to less than 1, not {value}.")
+
+
+def check_known(config: "DataclassInstance", **tables: Collection[str]) -> None:
+    """Refuse a field whose value is not among the names of its table."""
+    for name, known in tables.items():
+        if (value := getattr(config, name)) not in known:
+            raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
+
+
+def apply_preset(presets: Mapping[str, dict[str, Any]], size: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a preset, with these changes."""
+    if size not in presets:
+        raise InputError(f"Unknown size '{size}'.{did_you_mean(size, presets)} Known: {', '.join(presets)}.")
+    return presets[size] | dict(changes)
+
+
+def given_changes(choice: "DataclassInstance", *left_out: str) -> dict[str, Any]:
+    """The fields of a choice that were given, all but `size`, which names the preset that they change."""
+    named = {one.name: getattr(choice, one.name) for one in dataclasses.fields(choice)}
+    return {name: value for name, value in named.items() if value not in (None, ()) and name not in ("size", *left_out)}

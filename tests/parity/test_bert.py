@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.models.bert.folder import ARCHITECTURES, describe_bert, load
+from qkv.models.bert.folder import BERT_NAMES, load
 from qkv.models.bert.network import Bert, BertConfig, BertWithHeads
+from qkv.models.table import describe_model
 from tests.support.folders import TOKENS, make_folder, make_tokenizer, randomise
 
 transformers.logging.set_verbosity_error()
@@ -137,7 +138,7 @@ def assert_equal(folder: Path, model: Any) -> None:
     assert worst(run_ours(ours, packed=True), theirs) <= 1e-5
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", BERT_NAMES.classes)
 def test_we_load_theirs(tmp_path: Path, architecture: str) -> None:
     model = write_reference(tmp_path, architecture)
     assert_equal(tmp_path, model)
@@ -145,16 +146,16 @@ def test_we_load_theirs(tmp_path: Path, architecture: str) -> None:
     assert folder.architecture == architecture
     assert folder.notes == ()
     assert folder.labels == (("O", "人名", "地名") if architecture in LABELLED else ())
-    counts = describe_bert(tmp_path)["parameters"]
+    counts = describe_model(tmp_path).document["parameters"]
     assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", BERT_NAMES.classes)
 @pytest.mark.parametrize("tied", [True, False])
 def test_they_load_ours(tmp_path: Path, architecture: str, tied: bool) -> None:
     labels = ("O", "人名", "地名") if architecture in LABELLED else ()
     make_folder(tmp_path / "m", architecture, labels=labels, tied=tied)
-    auto_class = getattr(transformers, ARCHITECTURES[architecture].auto_class)
+    auto_class = getattr(transformers, BERT_NAMES.classes[architecture].auto_class)
     model, report = auto_class.from_pretrained(tmp_path / "m", output_loading_info=True, attn_implementation="eager")
     assert type(model).__name__ == architecture
     assert not any(report.values()), report

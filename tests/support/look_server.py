@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from qkv.look.api import Api
-from qkv.look.server import serve_page
+from qkv.look.page import serve_page
 from qkv.serve.listen import Server
 
 

@@ -22,8 +22,9 @@ from qkv.data.readers import numbered_lines
 from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
 from qkv.models.family import LOOKS_UP
+from qkv.models.folders.hub import locate_vectors
 from qkv.models.table import open_model
-from qkv.models.word2vec.folder import VectorFile, WordVectors, locate_vectors
+from qkv.models.word2vec.folder import VectorFile, WordVectors
 
 KNOWN: dict[str, str] = {
     "analogy_en/questions-words.txt": "Google",  # Mikolov et al. 2013

@@ -224,8 +224,7 @@ def serve(
     api: "Api", host: str, port: int | None, token: str | None, state: dict[str, str | int], browser: bool = True
 ) -> None:
     """Serve the page until Ctrl-C."""
-    from qkv.look.page import address_of
-    from qkv.look.server import serve_page
+    from qkv.look.page import address_of, serve_page
 
     with serve_page(api, host, port, token) as server:
         link = server.link(address_of(state))

@@ -31,7 +31,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.data.ranges import ranges as ranges
 from qkv.errors import InputError
 
 IGNORE = -100

@@ -31,7 +31,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.data.batch import Batch, Integers, ranges
+from qkv.data.batch import Batch, Integers
+from qkv.data.corpus.shards import ranges
 from qkv.text.tokenizer import Marks
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from qkv.data.batch import Integers
-from qkv.data.ranges import ranges
+from qkv.data.corpus.shards import ranges
 from qkv.errors import InputError
 from qkv.files import to_json, write_text
 from qkv.jobs.finetune.data import check_data_unchanged, count_labels, pin_data, read_data

@@ -2,7 +2,7 @@
 
     POST api/NAME   {"model": 0, "text": …}   →  a frame (look/wire.py)
 
-Not here: HTTP (server.py), the computations (the other files of look/).
+Not here: HTTP (page.py), the computations (the other files of look/).
 """
 
 import threading

@@ -1,10 +1,10 @@
-"""The page's files and its HTML document: served, saved, or in a notebook cell (`qkv.look`).
+"""The page's files and its HTML document: served (`qkv look`), saved, or in a notebook cell (`qkv.look`).
 
 The JavaScript modules import each other by bare names ("look/app.js"), which an import map resolves: in the served page
 to assets/, in the saved page to data: URLs, so that the file works offline. The Content-Security-Policy of each
 document allows only its own scripts, styles and connections.
 
-Not here: the views and their texts.
+Not here: the views and their texts; access control, limits and the process of the server (qkv.serve).
 """
 
 import base64
@@ -13,19 +13,27 @@ import html
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from qkv.api.model import Model
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
-from qkv.look.api import Api
+from qkv.look.api import Api, UnknownQuestionError
 from qkv.look.recording import PageText, Recording, record_answers
 from qkv.look.subject import VIEWS, Subject, open_subject
+from qkv.look.wire import RefusalError
 from qkv.models.folders.hub import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from qkv.serve.app import Worker
+    from qkv.serve.listen import Server
 
 PAGE_FOLDER = Path(__file__).resolve().parent / "page"
 INDEX_FILE, STYLE_FILE, START_MODULE = "index.html", "look.css", "app.js"
@@ -154,6 +162,80 @@ def _data_url(source: bytes) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+# --- The page over HTTP: its routes, for the server of qkv.serve.
+#
+#     GET  /             the page                     GET  /assets/NAME   its files
+#     GET  /api/room     the models and their views   POST /api/NAME      a question (api.py)
+#     GET  /page.html    the page as one file that needs no server, into which the page writes its replies
+#
+# A reply is a frame; a refusal is JSON {"code", "message", "about"} with an HTTP status. The packages of the server are
+# imported here, since a saved page needs none.
+
+MOST_REQUEST_BYTES = 1 << 20
+"""Size limit of a request's body."""
+DEFAULT_PORT = 8765
+FRAME = "application/octet-stream"
+
+
+def serve_page(api: Api, host: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> "Server":
+    """A server on the port; 0: any free port; None: the first free port from the default on."""
+    from qkv.serve.app import Worker
+    from qkv.serve.listen import listen
+
+    worker = Worker()
+    return listen(page_routes(api, worker), worker, host, port, token, DEFAULT_PORT)
+
+
+def page_routes(api: Api, worker: "Worker") -> "Sequence[Route]":
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    from qkv.serve.app import RefusedError, read_json
+
+    def ask(name: str, fields: Mapping[str, Any]) -> bytes:
+        try:
+            return api.ask(name, fields)
+        except UnknownQuestionError as error:
+            raise RefusedError(HTTPStatus.NOT_FOUND, error.code, str(error), error.about) from None
+        except RefusalError as error:
+            raise RefusedError(HTTPStatus.BAD_REQUEST, error.code, str(error), error.about) from None
+        except InputError as error:
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "input", str(error)) from None
+
+    async def answer(request: Request) -> Response:
+        fields = await read_json(request, MOST_REQUEST_BYTES)
+        name = request.path_params["name"]
+        frame = await worker.run(request.receive, lambda: ask(name, fields))
+        return Response(frame, media_type=FRAME)
+
+    async def send_room(request: Request) -> Response:
+        return JSONResponse(api.room())
+
+    async def send_asset(request: Request) -> Response:
+        file = find_asset(request.path_params["name"])
+        if file is None:
+            raise RefusedError(HTTPStatus.NOT_FOUND, "no_page", f"There is nothing at '{request.url.path:.80}'.")
+        return Response(file.read_bytes(), media_type=CONTENT_TYPES[file.suffix])
+
+    # plain functions, which starlette runs in threads, since they read many files
+
+    def send_page(request: Request) -> Response:
+        page = build_served_page()
+        return Response(page.html, media_type=CONTENT_TYPES[".html"], headers={"Content-Security-Policy": page.policy})
+
+    def send_saved_page(request: Request) -> Response:
+        return Response(build_saved_page(None), media_type=CONTENT_TYPES[".html"])
+
+    return [
+        Route("/", send_page),
+        Route("/page.html", send_saved_page),
+        Route("/assets/{name:path}", send_asset),
+        Route("/api/room", send_room),
+        Route("/api/{name:path}", answer, methods=["POST"]),
+    ]
 
 
 # --- `qkv.look(model, text)`: the page of `qkv look` with its answers in one document, shown in a notebook cell.

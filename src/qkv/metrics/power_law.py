@@ -24,12 +24,6 @@ from qkv.metrics.intervals import FloatArray
 
 FEWEST_SIZES = 3  # there are three unknowns
 WIDEST = 0.15  # widest useful interval of a prediction
-NO_FIT_REASONS = {
-    "few_sizes": "fewer than three sizes were measured",
-    "few_points": "as many unknowns as points: the noise cannot be estimated",
-    "flat": "the scores do not rise significantly",
-    "wide": "the points are consistent with very different curves",
-}
 
 _STEEPNESS = np.geomspace(0.02, 3.0, 121)
 _FACTORS = (2.0, 4.0, 10.0)
@@ -62,7 +56,9 @@ class PowerLaw:
 class CurveFit:
     law: PowerLaw | None  # None: no fit, see `reason`
     predictions: tuple[Prediction, ...]  # at multiples of the largest size, as far as reliable
-    reason: str = ""  # a key of `NO_FIT_REASONS`; "" if there is a law
+    # why there is none: few_sizes, few_points (as many unknowns as points), flat (no significant rise), or wide (the
+    # points are consistent with very different curves); "" if there is a law
+    reason: str = ""
 
     def to_dict(self) -> dict[str, object]:
         law = self.law

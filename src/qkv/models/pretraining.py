@@ -1,21 +1,30 @@
 """What a family provides so that `qkv pretrain` can train it from shards (jobs/pretrain.py)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
+from torch import nn
 
-from qkv.config import COMMAND_LINE, Config, JobSettings, merge
+from qkv.config import COMMAND_LINE, Config, JobSettings, Requested, check_least, merge
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
+from qkv.metrics.numbers import perplexity
+from qkv.models.folders.hub import locate
+from qkv.models.folders.own import read_licences, save_folder
+from qkv.report.language_model import LanguageModelFacts
 from qkv.report.page import RunPage
 from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
 from qkv.train.log import Progress
 from qkv.train.loop import Trainable
-from qkv.train.run_folder import Outcome, Sessions
+from qkv.train.run_folder import Outcome, Sessions, model_folder
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class Configuration(Protocol):
@@ -33,6 +42,13 @@ class Configuration(Protocol):
     def device(self) -> str: ...
     @property
     def train(self) -> Any: ...
+
+
+class InitConfiguration(Configuration, Protocol):
+    """With a folder to go on from."""
+
+    @property
+    def init(self) -> str | None: ...
 
 
 class Learning(Protocol):
@@ -101,9 +117,40 @@ def check_own(config: Configuration, model: str, *counts: str) -> None:
     """Refuse settings of another model, and counts below 1."""
     if config.model_type != model:
         raise InputError(f"These are the settings of model_type '{model}', not of '{config.model_type}'.")
-    for name in counts:
-        if getattr(config, name) < 1:
-            raise InputError(f"{name} must be at least 1, not {getattr(config, name)}.")
+    check_least(config, *counts)
+
+
+def refuse_settings(config: Configuration, *names: str) -> None:
+    """Refuse settings of `train` that this model has no use for."""
+    for name in names:
+        if getattr(config.train, name):
+            raise InputError(f"train.{name} does nothing for {config.model_type}: leave it out.")
+
+
+def check_shape(init: str | None, choice: "DataclassInstance", *names: str) -> None:
+    """Refuse a choice of the shape for a model that goes on from a folder, which has its own."""
+    if chosen := [name for name in names if getattr(choice, name) != getattr(type(choice)(), name)]:
+        raise InputError(f"{init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
+
+
+def check_size(config: InitConfiguration, given: Requested) -> None:
+    if {"init", "size"} <= given.typed.keys():
+        raise InputError(f"{config.init} has its own shape: leave out --size.")
+
+
+def other_tokenizer(config: InitConfiguration) -> InputError:
+    return InputError(
+        f"{config.data} was prepared with another tokenizer than that of {config.init}. "
+        f"Prepare the corpus again with --tokenizer {config.init}."
+    )
+
+
+def init_licences(config: InitConfiguration) -> dict[str, bytes]:
+    """The licences of the folder that was gone on from, which the new model keeps."""
+    if config.init is not None:
+        with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
+            return read_licences(model_folder(locate(config.init)))
+    return {}
 
 
 def open_corpus(config: Configuration, begins: bool) -> tuple[torch.device, Shards, Shards]:
@@ -128,6 +175,41 @@ def make_record(config: Configuration) -> dict[str, Any]:
     return {"job": "pretrain", "steps": config.train.steps, "config": asdict(config)}
 
 
+def save_network(config: Configuration, out: Path, network: Any, corpus: Shards) -> None:
+    """Save a network of ours (models/folders/own.py) into RUN/model."""
+    sizes, record = asdict(network.config), make_record(config)
+    save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
+
+
+def evaluation_figures(name: str, loss: float, right: int, count: int) -> dict[str, Any]:
+    """What the log holds of one evaluated prediction."""
+    return {
+        f"{name}_loss": loss,
+        f"{name}_accuracy": right / max(1, count),
+        f"{name}_correct": right,
+        f"{name}_count": count,
+        f"{name}_perplexity": perplexity(loss),
+    }
+
+
+def collect_page_facts(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
+    """Facts for the report of a language model that are not in its log."""
+    manifest = corpus.manifest
+    return LanguageModelFacts(
+        model_type=model_type,
+        vocabulary_size=corpus.tokenizer().size,
+        unigram_entropy=manifest["unigram_entropy"],
+        documents=corpus.n_documents,
+        held_out_documents=manifest["valid"]["documents"],
+        sentences=corpus.n_sentences,
+        tokens=corpus.n_tokens,
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        seconds=sessions.seconds,
+        peak_memory=sessions.peak_memory,
+        resumed_from=sessions.resumed_from,
+    )
+
+
 class Resizable(Protocol):
     """Batches of rows; a step has `streams` of them."""
 
@@ -136,13 +218,18 @@ class Resizable(Protocol):
     @property
     def streams(self) -> int: ...
     def resized(self, rows: int, accumulate: int) -> Self: ...
+    def __call__(self, step: int) -> list[Any]: ...
 
 
 _S = TypeVar("_S", bound=Resizable)
 _B = TypeVar("_B", bound=Trainable)
 
 
-def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Sizes[_B]:
+def _call(batches: Resizable, step: int) -> list[Any]:
+    return batches(step)
+
+
+def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]] = _call) -> Sizes[_B]:
     """Smaller batches with more accumulation for the same step; `at` builds the batches of a step."""
 
     def settings(rows: int) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from qkv.config import COMMAND_LINE, merge
+from qkv.config import COMMAND_LINE, check_known, merge
 from qkv.errors import InputError, did_you_mean
 
 STOPPING = ("estimate", "enough", "never")
@@ -86,12 +86,7 @@ class GenerateConfig:
                 f"min_length {self.min_length} leaves no room for the end token: max_length, which includes it, is "
                 f"{self.max_length}."
             )
-        for name, value, known in (
-            ("stopping", self.stopping, STOPPING),
-            ("length_formula", self.length_formula, LENGTH_FORMULAS),
-        ):
-            if value not in known:
-                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
+        check_known(self, stopping=STOPPING, length_formula=LENGTH_FORMULAS)
         if self.sample and self.beams > 1:
             raise InputError(f"Choose one: sample, or beams = {self.beams}.")
         if not self.sample:

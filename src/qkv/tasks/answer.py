@@ -33,13 +33,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import Batch, Integers, plan_batches, ranges
+from qkv.data.batch import Batch, Integers, plan_batches
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.metrics.spans import SCORERS
 from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
-from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.task import Calibration, Judgement, Makers, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE
@@ -585,3 +586,7 @@ def _log_sum(scores: _Floats) -> _Floats:
     base = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore"):
         return base + np.log(np.exp(scores - base[:, None]).sum(-1))
+
+
+_FOREIGN = {"settings": {"max_answer_tokens": 50, "no_answer": "yes", "scorer": "squad"}}
+ANSWER = Makers(lambda *_: AnswerTask, AnswerTask.learn, AnswerTask.restored, lambda *_: _FOREIGN)

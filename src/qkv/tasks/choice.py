@@ -27,13 +27,14 @@ from torch import nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import Batch, Integers, ranges
+from qkv.data.batch import Batch, Integers
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.data.windows import Windowed, cut_windows
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
 from qkv.tasks.answer_features import check_room, name_place
-from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.task import Calibration, Judgement, Makers, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
@@ -330,3 +331,6 @@ def _log_softmax(scores: _Floats) -> _Floats:
     """Along the last axis; −inf stays what it is."""
     shifted = scores - scores.max(-1, keepdims=True, initial=-np.inf)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+CHOICE = Makers(lambda *_: ChoiceTask, ChoiceTask.learn, ChoiceTask.restored)

@@ -43,6 +43,7 @@ from qkv.tasks.task import (
     FloatArray,
     Judgement,
     LabelScore,
+    Makers,
     Scored,
     Scores,
     ShownPart,
@@ -679,3 +680,6 @@ def sort_labels(labels: Mapping[str, int]) -> tuple[str, ...]:
     if all(number is not None for number in numbers.values()):
         return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
     return tuple(sorted(labels))
+
+
+CLASSIFY = Makers(choose_task, learn, restore_task, describe_foreign)

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import Batch, Integers, Watch, chunks, plan_batches, ranges, watched
+from qkv.data.batch import Batch, Integers, Watch, chunks, plan_batches, watched
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
@@ -186,15 +187,15 @@ def make_solver(opened: Opened, device: torch.device) -> Solver:
     own = opened.ability(HAS_TASK)
     name = detect_task(opened.record, own.heads)
     assert name is not None, "it has a task"
-    entry = TASKS[name]
+    entry, makers = TASKS[name], TASKS[name].load()
     if entry.head not in own.heads:
         raise InputError(f"{opened.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
     record = opened.record.get("task_record")
     if record is None:
         sizes = opened.facts.sizes
         reads_pairs = sizes is not None and sizes.pairs
-        record = entry.foreign(str(opened.path), opened.carried.get("problem_type"), len(opened.labels), reads_pairs)
-    task = entry.restored(opened.labels, record)
+        record = makers.foreign(str(opened.path), opened.carried.get("problem_type"), len(opened.labels), reads_pairs)
+    task = makers.restored(opened.labels, record)
     model = TaskModel(own.network, entry.head, task.extra_tensors(), task.pooling, task.normalize)
     with torch.no_grad():
         for key, value in opened.record.get("extra", {}).items():

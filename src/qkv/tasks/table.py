@@ -1,56 +1,38 @@
-"""The tasks by name, one literal table; and the names of tasks, transfer methods and metrics in both languages."""
+"""The tasks by name, one literal table; and the names of tasks, transfer methods and metrics in both languages.
+
+A task is imported when it is asked for.
+"""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from qkv.errors import InputError, did_you_mean
 from qkv.report.bilingual import Phrase, percent, phrase
-from qkv.tasks import answer, choice, classify, tag
-from qkv.tasks.task import Task
-from qkv.text.tokenizer import Tokenizer
+from qkv.tasks.task import Makers, Task
 
 AnyTask = Task[Any, Any]
-FOREIGN_READER = {"settings": {"max_answer_tokens": 50, "no_answer": "yes", "scorer": "squad"}}
 
 
-@dataclass(frozen=True)
-class Entry:
-    chosen: Callable[[Sequence[Any], Any], type[AnyTask]]  # from training examples and settings, before `learn`
-    learn: Callable[[Sequence[Any], Any, Tokenizer], AnyTask]
-    restored: Callable[[Sequence[str], Mapping[str, Any]], AnyTask]
+class Entry(NamedTuple):
+    module: str
+    makers: str  # the `Makers` in that module
     head: str
     longest: int  # tokens of a window, where the model allows as many
     epochs: int  # of a large file, at least
-    # the record of a folder that others fine-tuned, from its name, transformers' problem_type, how many outputs it has
-    # and whether it reads two texts
-    foreign: Callable[[str, object, int, bool], dict[str, Any]]
+
+    def load(self) -> Makers:
+        found: Makers = getattr(import_module(self.module), self.makers)
+        return found
 
 
 TASKS: dict[str, Entry] = {
-    "classify": Entry(
-        classify.choose_task, classify.learn, classify.restore_task, "sequence", 512, 3, classify.describe_foreign
-    ),
-    "tag": Entry(lambda *_: tag.TagTask, tag.TagTask.learn, tag.TagTask.restored, "token", 512, 4, lambda *_: {}),
-    "answer": Entry(
-        lambda *_: answer.AnswerTask,
-        answer.AnswerTask.learn,
-        answer.AnswerTask.restored,
-        "span",
-        384,
-        2,
-        lambda *_: FOREIGN_READER,
-    ),
-    "choice": Entry(
-        lambda *_: choice.ChoiceTask,
-        choice.ChoiceTask.learn,
-        choice.ChoiceTask.restored,
-        "choice",
-        512,
-        3,
-        lambda *_: {},
-    ),
+    "classify": Entry("qkv.tasks.classify", "CLASSIFY", "sequence", 512, 3),
+    "tag": Entry("qkv.tasks.tag", "TAG", "token", 512, 4),
+    "answer": Entry("qkv.tasks.answer", "ANSWER", "span", 384, 2),
+    "choice": Entry("qkv.tasks.choice", "CHOICE", "choice", 512, 3),
 }
 
 

@@ -42,6 +42,7 @@ from qkv.tasks.task import (
     FloatArray,
     Judgement,
     LabelScore,
+    Makers,
     Scored,
     Scores,
     ShownPart,
@@ -582,3 +583,6 @@ def choose_unit(examples: Sequence[TagExample], tokenizer: Tokenizer) -> str:
         fit_spans(cut_units(tokens, texts, [None] * len(texts), unit), free).exact for unit in ("word", "piece")
     )
     return "piece" if (pieces & ~words).mean() > TOO_MANY else "word"
+
+
+TAG = Makers(lambda *_: TagTask, TagTask.learn, TagTask.restored)

@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.data.batch import IGNORE, Batch, Integers, ranges
+from qkv.data.batch import IGNORE, Batch, Integers
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import Fault, TagExample
 from qkv.data.windows import Windowed
 from qkv.text.tokenizer import Tokenizer

@@ -9,7 +9,7 @@ Shapes: E examples, R rows (windows of examples), N tokens of all rows together,
 batch (what the loss counts: an example with all its windows, or one window).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -282,3 +282,14 @@ class Task(Protocol[X, Y]):
         ...
 
     def confidences(self, examples: Sequence[X], results: Sequence[Y]) -> Sure | None: ...
+
+
+class Makers(NamedTuple):
+    """How a task is made; every task has one, which tasks/table.py names."""
+
+    chosen: Callable[[Sequence[Any], Any], type[Task[Any, Any]]]  # from training examples and settings, before `learn`
+    learn: Callable[[Sequence[Any], Any, Tokenizer], Task[Any, Any]]
+    restored: Callable[[Sequence[str], Mapping[str, Any]], Task[Any, Any]]
+    # the record of a folder that others fine-tuned, from its name, transformers' problem_type, how many outputs it has
+    # and whether it reads two texts
+    foreign: Callable[[str, object, int, bool], dict[str, Any]] = lambda *_: {}

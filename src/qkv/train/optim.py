@@ -34,6 +34,7 @@ from typing import Any, Protocol, overload
 import torch
 from torch import Tensor, nn
 
+from qkv.config import check_known, check_least
 from qkv.errors import InputError, did_you_mean
 
 MOMENTUM = 0.95
@@ -293,14 +294,11 @@ class TrainConfig:
     def __post_init__(self) -> None:
         schedule(self.schedule)
         optimizer_named(self.optimizer)
-        if self.precision not in PRECISIONS:
-            hint = did_you_mean(self.precision, PRECISIONS)
-            raise InputError(f"Unknown precision '{self.precision}'.{hint} Known: {', '.join(PRECISIONS)}.")
+        check_known(self, precision=PRECISIONS)
         if len(self.betas) != 2:
             raise InputError(f"betas must be two numbers, not {len(self.betas)}.")
-        for name in ("steps", "accumulate", "log_every", "evaluate_every", "save_every", "keep"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_least(self, "steps", "accumulate", "log_every", "evaluate_every", "save_every", "keep")
+        check_least(self, "patience", "threads")
         for name in ("lr", "muon_lr", "epsilon", "clip"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
@@ -309,14 +307,10 @@ class TrainConfig:
             raise InputError(f"betas must be from 0 to less than 1, not {self.betas}.")
         if not 0 <= self.weight_decay < math.inf:
             raise InputError(f"weight_decay must be 0 or more, not {self.weight_decay}.")
-        if self.patience is not None and self.patience < 1:
-            raise InputError(f"patience must be at least 1, not {self.patience}.")
         if self.retry is not None and not 0 < self.retry <= 1:
             raise InputError(f"retry is a factor of the learning rate, above 0 and at most 1, not {self.retry}.")
         if self.seed < 0:
             raise InputError(f"seed must be 0 or more, not {self.seed}.")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, not {self.threads}.")
         if not 0 <= self.warmup < 1:
             raise InputError(f"warmup is a share of the steps, from 0 to less than 1, not {self.warmup}.")
         if not 0 < self.decay <= 1:

@@ -13,7 +13,7 @@ import torch
 import qkv
 from qkv.api.model import DTYPES, load
 from qkv.errors import InputError
-from qkv.models.bert.folder import describe_bert
+from qkv.models.table import describe_model
 from tests.support.below_readers import make_elmo
 from tests.support.folders import make_folder
 from tests.support.near import assert_near
@@ -81,7 +81,7 @@ def test_the_home_folder_may_be_written_as_a_tilde(tmp_path: Path, monkeypatch: 
 def test_what_a_model_computes_in(tmp_path: Path, dtype: str) -> None:
     model = qkv.load(make_folder(tmp_path / "tiny"), dtype=dtype)
     model.save(tmp_path / "again")
-    assert describe_bert(tmp_path / "again")["dtype"] == dtype
+    assert describe_model(tmp_path / "again").document["dtype"] == dtype
 
 
 def test_a_dtype_that_is_not_known(tmp_path: Path) -> None:

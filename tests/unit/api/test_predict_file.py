@@ -52,7 +52,7 @@ LABELLED: dict[str, tuple[str, dict[str, Any], str, str]] = {
         json_lines({"context": "the cat", "question": "who", "choices": ["cat", "dog"], "answer": 1}) * 2,
     ),
 }
-CLASSIFY = TASKS["classify"].restored(["no", "yes"], {})
+CLASSIFY = TASKS["classify"].load().restored(["no", "yes"], {})
 
 
 @pytest.mark.parametrize("name", LABELLED)

@@ -10,8 +10,7 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.look.api import Api
-from qkv.look.page import address_of
-from qkv.look.server import DEFAULT_PORT, MOST_REQUEST_BYTES, serve_page
+from qkv.look.page import DEFAULT_PORT, MOST_REQUEST_BYTES, address_of, serve_page
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply
 from qkv.serve.listen import Server
@@ -204,16 +203,16 @@ def test_a_fault_of_ours_keeps_its_secrets(server: Server, capsys: pytest.Captur
 @pytest.mark.parametrize(
     "path",
     [
-        "/assets/../server.py",
-        "/assets/..%2fserver.py",
-        "/assets/%2e%2e/server.py",
+        "/assets/../page.py",
+        "/assets/..%2fpage.py",
+        "/assets/%2e%2e/page.py",
         "/assets//etc/passwd",
-        "/assets/..\\server.py",
+        "/assets/..\\page.py",
         "/assets/",
         "/assets",
         "/assets/nothing.js",
         "/../../../../etc/passwd",
-        "/server.py",
+        "/page.py",
         "/assets/look.css%00.js",
         f"/assets/{'a' * 300}.js",
         f"/assets/{'a/' * 5_000}a.js",

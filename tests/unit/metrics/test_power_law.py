@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from qkv.metrics.power_law import NO_FIT_REASONS, PowerLaw, _student, fit_power_law
+from qkv.jobs.curve import NO_FIT_REASONS
+from qkv.metrics.power_law import PowerLaw, _student, fit_power_law
 
 SIZES = (100, 200, 400, 800, 1600)
 

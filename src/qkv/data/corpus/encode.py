@@ -30,7 +30,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from qkv.data.ranges import ranges
+from qkv.data.corpus.shards import ranges
 from qkv.text.backend import BYTE_PAIR
 from qkv.text.segmenter import Segmenter, word_starts
 from qkv.text.tokenizer import Tokenizer

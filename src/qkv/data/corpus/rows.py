@@ -26,8 +26,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from qkv.config import check_known, check_least
 from qkv.data.batch import Batch, Epochs, Integers
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 
 IS_NEXT, NOT_NEXT = 0, 1
 _NEGATIVES = ("document", "corpus", "none")
@@ -43,9 +44,7 @@ class PairConfig:
     long_share: float = 0.05  # share of rows with max_length, if usual_length is set
 
     def __post_init__(self) -> None:
-        if self.negatives not in _NEGATIVES:
-            hint = did_you_mean(self.negatives, _NEGATIVES)
-            raise InputError(f"Unknown negatives '{self.negatives}'.{hint} Known: {', '.join(_NEGATIVES)}.")
+        check_known(self, negatives=_NEGATIVES)
         if self.max_length < 8:
             raise InputError(f"max_length must be at least 8 tokens, not {self.max_length}.")
         for name in ("short_share", "long_share"):
@@ -270,10 +269,8 @@ class TextConfig:
     ends: str = "sentence"  # where [SEP] is predicted: "sentence" or "document"
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise InputError(f"length must be at least 1, not {self.length}.")
-        if self.ends not in ENDS:
-            raise InputError(f"Unknown ends '{self.ends}'.{did_you_mean(self.ends, ENDS)} Known: {', '.join(ENDS)}.")
+        check_least(self, "length")
+        check_known(self, ends=ENDS)
 
 
 class RunningText:

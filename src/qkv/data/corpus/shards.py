@@ -30,13 +30,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.ranges import ranges
 from qkv.errors import InputError, did_you_mean
 from qkv.files import read_object, replaced_file, sha256_of
 from qkv.text.tokenizer import Tokenizer
 
 _TYPES = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
 _NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
+
+
+def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the concatenated indices of all ranges: starts[0], starts[0] + 1, …, starts[1], …
+
+    >>> ranges(np.array([10, 20, 30]), np.array([2, 0, 3])).tolist()
+    [10, 11, 30, 31, 32]
+    """
+    starts, lengths = starts[lengths > 0], lengths[lengths > 0]
+    ends = np.cumsum(lengths)
+    if not len(ends):
+        return np.zeros(0, np.int64)
+    # a cumulative sum: 1 inside a range, a jump at its beginning (np.repeat would hold the interpreter lock)
+    steps = np.ones(int(ends[-1]), np.int64)
+    steps[0] = starts[0]
+    steps[ends[:-1]] = starts[1:] - starts[:-1] - lengths[:-1] + 1
+    return np.cumsum(steps, out=steps)
 
 
 class _Written(NamedTuple):

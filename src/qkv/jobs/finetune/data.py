@@ -85,7 +85,7 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
 
 
 def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, DataPart]:
-    task = TASKS[config.task].chosen(train.examples, config.settings)
+    task = TASKS[config.task].load().chosen(train.examples, config.settings)
     task.check_labels(train.examples)  # a file of one label, or of ids, is told as what it is
     kept, held = split_examples(train.examples, config.data, task.numbers)
     if not held or not kept:

@@ -16,12 +16,11 @@ from qkv.config import JobSettings, Requested, merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
 from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, explain_missing
-from qkv.models.folders.hub import locate, shown_name
+from qkv.models.folders.hub import locate, locate_vectors, shown_name
 from qkv.models.folders.own import CONFIG
 from qkv.models.plain.folder import build_untrained, check_sizes, count_layers
 from qkv.models.plain.network import READER_KINDS, ReaderSettings
 from qkv.models.table import describe_model, open_model
-from qkv.models.word2vec.folder import locate_vectors
 from qkv.tasks.answer import AnswerSettings
 from qkv.tasks.choice import ChoiceSettings
 from qkv.tasks.table import TASKS, find_task

@@ -165,7 +165,7 @@ def prepare_examples(
                 f"{opened.path} reads {sizes.max_length} tokens at most, and max_length is {config.max_length}."
             )
         longest = config.max_length
-    task = entry.learn(data.train.examples, config.settings, tokenizer)
+    task = entry.load().learn(data.train.examples, config.settings, tokenizer)
     if not sizes.pairs and task.paired:
         raise InputError(f"{opened.path} reads single texts (one segment), and these examples are pairs.")
     task.check(data.train.examples)

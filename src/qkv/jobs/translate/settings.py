@@ -1,11 +1,11 @@
 """All settings of a translation run with their defaults: the keys of RUN/config.toml, of recipes and of --set."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from qkv.config import JobSettings, Requested
-from qkv.errors import InputError, did_you_mean
+from qkv.config import JobSettings, Requested, check_known, check_least, check_shares, given_changes
+from qkv.errors import InputError
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.table import PRETRAINED
 from qkv.models.transformer.network import Transformer, TransformerConfig
@@ -37,7 +37,7 @@ class TransformerChoice:
 
     def config(self, source: int, target: int, joint: bool, max_length: int) -> TransformerConfig:
         sizes = {"vocabulary_size": target, "source_vocabulary_size": None if joint else source}
-        return TransformerConfig.preset(self.size, **sizes, max_length=max_length, **_given(self))
+        return TransformerConfig.preset(self.size, **sizes, max_length=max_length, **given_changes(self))
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,7 @@ class Seq2SeqChoice:
     def config(self, source: int, target: int, joint: bool, max_length: int) -> Seq2SeqConfig:
         """`length` is unused: the network has no positions."""
         sizes = {"vocabulary_size": target, "source_vocabulary_size": None if joint else source}
-        return Seq2SeqConfig.preset(self.size, **sizes, **_given(self))
-
-
-def _given(choice: TransformerChoice | Seq2SeqChoice) -> dict[str, Any]:
-    named = {one.name: getattr(choice, one.name) for one in fields(choice) if one.name != "size"}
-    return {name: value for name, value in named.items() if value is not None}
+        return Seq2SeqConfig.preset(self.size, **sizes, **given_changes(self))
 
 
 @dataclass(frozen=True)
@@ -128,14 +123,11 @@ class TranslateConfig:
     )
 
     def __post_init__(self) -> None:
-        for name, known in (("model_type", TRANSLATION_MODELS), ("select", SELECTIONS)):
-            if (value := getattr(self, name)) not in known:
-                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
-        for name, least in (("tokens_per_batch", 1), ("max_length", 2), ("average", 1), ("evaluation_pairs", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}.")
-        if not 0 <= self.smoothing < 1:
-            raise InputError(f"smoothing is a share from 0 to less than 1, not {self.smoothing}.")
+        check_known(self, model_type=TRANSLATION_MODELS, select=SELECTIONS)
+        check_least(self, "tokens_per_batch", "average")
+        check_least(self, "max_length", least=2)
+        check_least(self, "evaluation_pairs", least=0)
+        check_shares(self, "smoothing")
         if self.epochs is not None and not self.epochs > 0:
             raise InputError(f"epochs must be more than 0, not {self.epochs}.")
         if self.select != "loss" and not self.evaluation_pairs:

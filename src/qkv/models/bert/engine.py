@@ -498,13 +498,6 @@ def _labels_to_write(model: BertWithHeads, heads: Collection[str | None], labels
     return tuple(labels) or default_labels(outputs)
 
 
-def describe_like(like: BertLike, path: str | Path) -> dict[str, Any]:
-    """What a folder holds, without reading its weights: for people to look at and programs to read."""
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        return _describe_plan(folder, make_plan(like, folder, compare=False))
-
-
 def _describe_plan(folder: Path, plan: FolderPlan) -> dict[str, Any]:
     config, skeleton = plan.skeleton.config, plan.skeleton
     counts: dict[str, int] = {}

@@ -3,13 +3,13 @@
 One of our attention's products is theirs of query, key and value, which lie one under the other in ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qkv.models.bert.engine import Folder as Folder
-from qkv.models.bert.engine import describe_like, family_of_bert, load_like, save_like
+from qkv.models.bert.engine import family_of_bert, load_like, save_like
 from qkv.models.bert.likes import Architecture, BertLike, usual_classes
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.folders.fields import NEUTRAL, Fields
@@ -97,11 +97,9 @@ BERT_NAMES = BertLike(
     decoder_bias="cls.predictions.decoder.bias",
 )
 BERT = family_of_bert(BERT_NAMES)
-ARCHITECTURES: Mapping[str, Architecture] = BERT_NAMES.classes
 
 read_config = BERT_NAMES.read_config
 load = partial(load_like, BERT_NAMES)
-describe_bert = partial(describe_like, BERT_NAMES)
 
 
 def save(

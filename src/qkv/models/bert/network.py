@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from qkv.config import apply_preset, check_known
 from qkv.data.batch import Batch, Packing
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
 from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock
 from qkv.nn.gpu import layers
@@ -132,16 +133,12 @@ class BertConfig:
             raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
         if not 1 <= self.own_layers <= self.layers:
             raise InputError(f"{self.own_layers} groups of weights do not fit {self.layers} layers.")
-        if self.activation not in ACTIVATION_FUNCTIONS:
-            hint = did_you_mean(self.activation, ACTIVATION_FUNCTIONS)
-            raise InputError(f"Unknown activation '{self.activation}'.{hint} Known: {', '.join(ACTIVATION_FUNCTIONS)}.")
+        check_known(self, activation=ACTIVATION_FUNCTIONS)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
         """A published size by name: BERT base and large, and Google's small ones (Turc et al. 2019)."""
-        if name not in PRESETS:
-            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
-        return cls(**(PRESETS[name] | changes))
+        return cls(**apply_preset(PRESETS, name, changes))
 
     @property
     def table_width(self) -> int:

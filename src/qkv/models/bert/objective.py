@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from qkv.data.batch import Batch, Epochs, ranges
+from qkv.data.batch import Batch, Epochs
 from qkv.data.corpus.rows import Boundaries, Instances, PairConfig, instances
+from qkv.data.corpus.shards import ranges
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.nn.gpu.layers import word_loss

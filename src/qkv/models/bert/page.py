@@ -471,10 +471,6 @@ def draw_lines(instance: Instance, number: int = 1, width: int = 100, lang: str 
     return drawn
 
 
-def line_text(line: DrawnLine) -> str:
-    return "".join(span.text for span in line).rstrip()
-
-
 def _marked(token: DrawnToken) -> str:
     """
     >>> _marked(DrawnToken("[MASK]", "paris", 0, 4, treatment=MASK))

@@ -6,7 +6,6 @@ evaluations of a run compare.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.config import JobSettings, Requested
+from qkv.config import JobSettings, Requested, check_least, check_shares, given_changes
 from qkv.data.batch import Batch
 from qkv.data.corpus.rows import PairConfig, instances
 from qkv.data.corpus.shards import Shards
@@ -33,8 +32,17 @@ from qkv.models.bert.objective import (
 )
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import read_licences
-from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus, row_sizes
+from qkv.models.pretraining import (
+    Pretraining,
+    check_own,
+    check_shape,
+    check_size,
+    init_licences,
+    make_record,
+    open_corpus,
+    other_tokenizer,
+    row_sizes,
+)
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
@@ -57,24 +65,12 @@ class ModelChoice:
     attention_dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} is a share from 0 to less than 1, not {getattr(self, name)}.")
-        for name in _SHAPE:
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
+        check_shares(self, "dropout", "attention_dropout")
+        check_least(self, *_SHAPE)
 
     def config(self, vocabulary_size: int, max_length: int) -> BertConfig:
-        named = {name: getattr(self, name) for name in _SHAPE}
-        changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-        return BertConfig.preset(
-            self.size,
-            vocabulary_size=vocabulary_size,
-            max_length=max(512, max_length),
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            **changes,
-        )
+        sizes = {"vocabulary_size": vocabulary_size, "max_length": max(512, max_length)}
+        return BertConfig.preset(self.size, **sizes, **given_changes(self))
 
 
 @dataclass(frozen=True)
@@ -96,8 +92,7 @@ class PretrainConfig:
 
 
 def _checked(config: PretrainConfig, given: Requested) -> PretrainConfig:
-    if {"init", "size"} <= given.typed.keys():
-        raise InputError(f"{config.init} has its own shape: leave out --size.")
+    check_size(config, given)
     return config
 
 
@@ -234,7 +229,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
             matrices=find_matrices(model),
-            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
+            sizes=row_sizes(batches, out),
             around=WeightCasts,
         ),
         config.train,
@@ -246,15 +241,11 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Cal
     heads = ["masked", "next_sentence"] if paired else ["masked"]
     if config.init is None:
         return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
-    if chosen := [name for name in ("size", *_SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
-        raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
+    check_shape(config.init, config.model, "size", *_SHAPE)
     folder = hf.load(model_folder(locate(config.init)))
     ours, theirs = ((one.vocabulary, one.kind, one.lowercase, one.segmenter) for one in (tokenizer, folder.tokenizer))
     if ours != theirs:
-        raise InputError(
-            f"{config.data} was prepared with another tokenizer than that of {config.init}. "
-            f"Prepare the corpus again with --tokenizer {config.init}."
-        )
+        raise other_tokenizer(config)
     if config.pairs.max_length > folder.config.max_length:
         raise InputError(
             f"{config.init} reads {folder.config.max_length} tokens at most, and pairs.max_length is "
@@ -279,11 +270,7 @@ def _parts(names: Sequence[str]) -> str:
 
 
 def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = make_record(config)
-    terms: dict[str, bytes] = {}
-    if config.init is not None:
-        with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = read_licences(model_folder(locate(config.init)))
+    record, terms = make_record(config), init_licences(config)
     hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

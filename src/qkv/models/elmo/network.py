@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.errors import InputError, did_you_mean
+from qkv.config import apply_preset, check_least, check_shares
+from qkv.errors import InputError
 from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.nn.layers import Layer
 from qkv.nn.recurrent import LSTM
@@ -58,23 +59,20 @@ class ElmoConfig:
         for count in self.filters:
             if count < 1:
                 raise InputError(f"filters must all be at least 1, not {count}.")
-        for name, least in (("byte_width", 1), ("longest", 3), ("highways", 0), ("layers", 1), ("width", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        check_least(self, "byte_width", "layers", "width")
+        check_least(self, "longest", least=3)
+        check_least(self, "highways", least=0)
         if self.cell_width <= self.width:
             raise InputError(
                 f"cell_width ({self.cell_width}) must be more than width ({self.width}), which it is projected to."
             )
         if self.clip is not None and not self.clip > 0:
             raise InputError(f"clip must be a number above 0, not {self.clip}.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is a share from 0 to less than 1, not {self.dropout}.")
+        check_shares(self, "dropout")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        if name not in PRESETS:
-            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
-        return cls(**(PRESETS[name] | changes))
+        return cls(**apply_preset(PRESETS, name, changes))
 
     @property
     def features_width(self) -> int:

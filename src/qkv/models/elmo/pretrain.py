@@ -5,9 +5,8 @@ models on held-out documents, over the same tokens every time and the whole voca
 states of both directions, so that a resumed run continues in the middle of its texts and gives the same bytes.
 """
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.config import JobSettings, Requested
+from qkv.config import JobSettings, Requested, given_changes
 from qkv.data.batch import Integers
 from qkv.data.corpus.rows import SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
 from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
-from qkv.errors import InputError
 from qkv.metrics.numbers import perplexity
 from qkv.models.elmo.network import Elmo, ElmoConfig, tokens_by_id
 from qkv.models.elmo.objective import (
@@ -32,9 +30,18 @@ from qkv.models.elmo.objective import (
     Unigram,
     evaluate_both_directions,
 )
-from qkv.models.folders.own import save_folder
-from qkv.models.nnlm.pretrain import CarryingTrainer, collect_page_facts, evaluation_figures, open_evaluation
-from qkv.models.pretraining import Pretraining, check_own, make_record, no_init, open_corpus, row_sizes
+from qkv.models.nnlm.pretrain import CarryingTrainer, open_evaluation
+from qkv.models.pretraining import (
+    Pretraining,
+    check_own,
+    collect_page_facts,
+    evaluation_figures,
+    no_init,
+    open_corpus,
+    refuse_settings,
+    row_sizes,
+    save_network,
+)
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM
 from qkv.nn.words import Highway
@@ -64,14 +71,10 @@ class ElmoChoice:
 
     def __post_init__(self) -> None:
         # width and cell_width must fit together, which is checked when both were said (`_checked`)
-        ElmoConfig.preset(self.size, **self._given("width", "cell_width"), vocabulary_size=1)
+        ElmoConfig.preset(self.size, vocabulary_size=1, **given_changes(self, "width", "cell_width"))
 
     def config(self, vocabulary_size: int) -> ElmoConfig:
-        return ElmoConfig.preset(self.size, vocabulary_size=vocabulary_size, **self._given())
-
-    def _given(self, *left_out: str) -> dict[str, Any]:
-        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("size", *left_out)}
-        return {name: value for name, value in named.items() if value not in (None, ())}
+        return ElmoConfig.preset(self.size, vocabulary_size=vocabulary_size, **given_changes(self))
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,7 @@ class ElmoTraining:
 
     def __post_init__(self) -> None:
         check_own(self, "elmo", "rows", "negatives", "evaluation_tokens")
-        for name in ("compile", "recompute"):
-            if getattr(self.train, name):
-                raise InputError(f"train.{name} does nothing for elmo: leave it out.")
+        refuse_settings(self, "compile", "recompute")
 
     def samples(self, vocabulary_size: int) -> bool:
         """Whether the softmax is sampled."""
@@ -196,10 +197,7 @@ def _matrices(network: Elmo) -> dict[str, int]:
 
 
 def _save(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards) -> None:
-    network = _trained(trainer)
-    record = make_record(config)
-    sizes = dataclasses.asdict(network.config)
-    save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
+    save_network(config, out, _trained(trainer), corpus)
 
 
 def _trained(trainer: Trainer[TwoWays]) -> Elmo:

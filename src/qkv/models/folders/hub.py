@@ -183,3 +183,17 @@ def shown_name(place: str | Path) -> str:
     """
     path = Path(place).resolve()
     return path.parent.name if path.name == "model" else path.name
+
+
+def locate_vectors(name: str | os.PathLike[str]) -> Path:
+    """The file or folder of a name: a path, a shipped model or hf:owner/name."""
+    from qkv.train.run_folder import model_folder  # with torch, which names alone do not need
+
+    text = os.fspath(name)
+    path = Path(os.path.expanduser(text))
+    if path.is_file() and text not in MODELS:
+        return path
+    if not (text.startswith(HUB) or text in MODELS or path.exists()):
+        near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise InputError(f"There is no file or folder {path}.{did_you_mean(path.name, near)}")
+    return model_folder(locate(text))

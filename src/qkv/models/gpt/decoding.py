@@ -16,10 +16,16 @@ from torch.nn import functional
 
 from qkv.data.batch import Packing
 from qkv.nn.cpu.cache import TextCache
-from qkv.nn.cpu.precision import check_weights, count_int8_bytes, quantise
+from qkv.nn.cpu.precision import (
+    Twins,
+    can_store_by_columns,
+    check_weights,
+    count_int8_bytes,
+    quantise,
+    store_by_columns,
+)
 from qkv.nn.cpu.speculative import Draft, Pace, draft_and_verify
 from qkv.nn.cpu.step import Function, PostNormCausalStep, PreNormCausalStep, bind_weights, make_causal_step
-from qkv.nn.cpu.weight_layout import Twins, can_store_by_columns, store_by_columns
 from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.nn.position import LearnedPositions
 from qkv.search.decoding import Stepped

@@ -2,7 +2,7 @@
 
 Opening builds the network without allocating it, checks every stored name and shape with the table of dialects.py, and
 gives the network views of the mapped file. Matrices are stored transposed; a view turns them, which is also the fast
-layout for products with few rows (nn/cpu/weight_layout.py). Saving uses the same table backwards. qkv.json holds what
+layout for products with few rows (nn/cpu/precision.py). Saving uses the same table backwards. qkv.json holds what
 only qkv reads.
 
 A GPT as it was pretrained writes; for a task it gets special tokens (tokenizer.py): new tokens, and a new row each

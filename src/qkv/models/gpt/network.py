@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from qkv.config import apply_preset, check_known, check_least, check_shares
 from qkv.data.batch import Batch, Packing
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.models.gpt.decoding import GPTDecoding, GPTState
 from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.gpu import layers
@@ -56,24 +57,16 @@ class GPTConfig:
     scaled_by_layer: bool = False  # and by 1 / the layer's number, counted from 1
 
     def __post_init__(self) -> None:
-        for name, known in (("activation", ACTIVATION_FUNCTIONS), ("order", _BLOCKS)):
-            if (value := getattr(self, name)) not in known:
-                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
-        for name in ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length"):
-            if (value := getattr(self, name)) < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
+        check_known(self, activation=ACTIVATION_FUNCTIONS, order=_BLOCKS)
+        check_least(self, "vocabulary_size", "layers", "width", "heads", "inner_width", "max_length")
         if self.width % self.heads:
             raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
-        for name in ("dropout", "attention_dropout", "embedding_dropout"):
-            if not 0 <= (value := getattr(self, name)) < 1:
-                raise InputError(f"{name} is a share from 0 to less than 1, not {value}.")
+        check_shares(self, "dropout", "attention_dropout", "embedding_dropout")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
         """A size by name: the two published ones, and small ones in the shapes of small BERTs (Turc et al. 2019)."""
-        if name not in PRESETS:
-            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
-        return cls(**(PRESETS[name] | changes))
+        return cls(**apply_preset(PRESETS, name, changes))
 
 
 PRESETS: dict[str, dict[str, Any]] = {

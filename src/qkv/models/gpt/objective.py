@@ -25,8 +25,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from qkv.data.batch import Batch, Epochs, ranges
+from qkv.data.batch import Batch, Epochs
 from qkv.data.corpus.rows import Boundaries
+from qkv.data.corpus.shards import ranges
 from qkv.errors import InputError
 from qkv.models.gpt.network import GPT
 from qkv.nn.gpu.layers import word_loss

@@ -8,8 +8,7 @@ token shows, such as spaces between words, are shared out evenly. A resumed run 
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -20,22 +19,32 @@ from numpy.typing import NDArray
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import nn
 
-from qkv.config import JobSettings, Requested
+from qkv.config import JobSettings, Requested, given_changes
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import Shards, hash_of, map_arrays
 from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError, listed
-from qkv.metrics.numbers import bits_per_character, perplexity
+from qkv.metrics.numbers import bits_per_character
 from qkv.models.family import WRITES, Loading
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import read_licences
 from qkv.models.gpt.dialects import dialect_of
 from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.nnlm.pretrain import collect_page_facts
-from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus, row_sizes
+from qkv.models.pretraining import (
+    Pretraining,
+    check_own,
+    check_shape,
+    check_size,
+    collect_page_facts,
+    evaluation_figures,
+    init_licences,
+    make_record,
+    open_corpus,
+    other_tokenizer,
+    row_sizes,
+)
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase, Words, safe, spans
@@ -73,19 +82,15 @@ class GPTChoice:
 
     def __post_init__(self) -> None:
         # width and heads must fit together, which is checked when both were said (`_checked`)
-        GPTConfig.preset(self.size, vocabulary_size=1, **self._given("width", "heads"))
-        GPTConfig.preset(self.size, vocabulary_size=1, heads=1, **self._given("heads"))
+        GPTConfig.preset(self.size, vocabulary_size=1, **given_changes(self, "width", "heads"))
+        GPTConfig.preset(self.size, vocabulary_size=1, heads=1, **given_changes(self, "heads"))
 
     def config(self, vocabulary_size: int, length: int) -> GPTConfig:
         """The config for rows of this many tokens; it must have a class of transformers, so that it can be saved."""
-        settings = {"max_length": length} | self._given()
+        settings = {"max_length": length} | given_changes(self)
         config = GPTConfig.preset(self.size, vocabulary_size=vocabulary_size, **settings)
         dialect_of(config)
         return config
-
-    def _given(self, *left_out: str) -> dict[str, Any]:
-        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("size", *left_out)}
-        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -106,8 +111,7 @@ class GPTTrainConfig:
 
 
 def _checked(config: GPTTrainConfig, given: Requested) -> GPTTrainConfig:
-    if {"init", "size"} <= given.typed.keys():
-        raise InputError(f"{config.init} has its own shape: leave out --size.")
+    check_size(config, given)
     if config.init is None and config.length > config.model.config(1, config.length).max_length:
         raise InputError(
             f"Rows of {config.length} tokens do not fit a model of {config.model.max_length} positions. Set length "
@@ -155,11 +159,7 @@ class GPTEvaluation:
         assert isinstance(model, GPT)
         loss, right, count = evaluate_causal(model, self.batches)
         return {
-            "next_loss": loss / count,
-            "next_accuracy": right / count,
-            "next_correct": right,
-            "next_count": count,
-            "next_perplexity": perplexity(loss / count),
+            **evaluation_figures("next", loss / count, right, count),
             "bits_per_character": bits_per_character(loss, self.characters),
             "samples": self.written(model) if math.isfinite(loss) else [],
         }
@@ -244,7 +244,7 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.blocks),
             matrices=find_matrices(model),
-            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
+            sizes=row_sizes(batches, out),
             around=WeightCasts,
         ),
         config.train,
@@ -255,8 +255,7 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
 def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
     if config.init is None:
         return GPT(config.model.config(tokenizer.size, config.length))
-    if chosen := [name for name in _SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
-        raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
+    check_shape(config.init, config.model, *_SHAPE)
     folder = open_gpt(model_folder(locate(config.init)), Loading())
     if heads := folder.facts.heads:
         raise InputError(
@@ -267,10 +266,7 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
     begun = found.writer
     assert isinstance(begun, GPT)
     if hash_of(tokenizer) != hash_of(found.tokenizer):
-        raise InputError(
-            f"{config.data} was prepared with another tokenizer than that of {config.init}. "
-            f"Prepare the corpus again with --tokenizer {config.init}."
-        )
+        raise other_tokenizer(config)
     if config.length > begun.config.max_length:
         raise InputError(
             f"{config.init} reads {begun.config.max_length} tokens at most, and length is {config.length}. "
@@ -284,11 +280,7 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
 
 
 def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = make_record(config)
-    terms: dict[str, bytes] = {}
-    if config.init is not None:
-        with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = read_licences(model_folder(locate(config.init)))
+    record, terms = make_record(config), init_licences(config)
     save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

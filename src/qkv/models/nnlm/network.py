@@ -19,7 +19,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from qkv.errors import InputError, did_you_mean
+from qkv.config import apply_preset, check_least, check_shares
 from qkv.nn.layers import Layer
 from qkv.nn.words import WordScores
 
@@ -35,17 +35,12 @@ class NNLMConfig:
     begin_id: int = 2  # in place of words before the start of a text
 
     def __post_init__(self) -> None:
-        for name in ("context", "width", "hidden_width"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is a share from 0 to less than 1, not {self.dropout}.")
+        check_least(self, "context", "width", "hidden_width")
+        check_shares(self, "dropout")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        if name not in PRESETS:
-            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
-        return cls(**(PRESETS[name] | changes))
+        return cls(**apply_preset(PRESETS, name, changes))
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -10,9 +10,8 @@ name. The evaluation is the perplexity on held-out documents, over the same toke
 Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of the last layer.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,20 +19,27 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from qkv.config import JobSettings, Requested
+from qkv.config import JobSettings, Requested, check_known, check_least, given_changes
 from qkv.data.batch import Batch
 from qkv.data.corpus.rows import SpecialIds, StreamBatches, TextConfig, WindowBatches
 from qkv.data.corpus.shards import Shards
-from qkv.errors import InputError, did_you_mean
-from qkv.metrics.numbers import perplexity
-from qkv.models.folders.own import save_folder
+from qkv.errors import InputError
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Pretraining, make_record, no_init, open_corpus, row_sizes
+from qkv.models.pretraining import (
+    Pretraining,
+    collect_page_facts,
+    evaluation_figures,
+    no_init,
+    open_corpus,
+    refuse_settings,
+    row_sizes,
+    save_network,
+)
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent import Cell
 from qkv.nn.recurrent_stack import States
-from qkv.report.language_model import LanguageModelFacts, language_model_page
+from qkv.report.language_model import language_model_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.log import Progress
@@ -138,7 +144,7 @@ class NNLMChoice:
         self.config(1, 0)
 
     def config(self, vocabulary_size: int, begin_id: int) -> NNLMConfig:
-        return NNLMConfig.preset(self.size, vocabulary_size=vocabulary_size, begin_id=begin_id, **_given(self))
+        return NNLMConfig.preset(self.size, vocabulary_size=vocabulary_size, begin_id=begin_id, **given_changes(self))
 
 
 @dataclass(frozen=True)
@@ -154,16 +160,10 @@ class RNNLMChoice:
 
     def __post_init__(self) -> None:
         # what must fit together is checked when all of it was said (`_checked`)
-        alone = {name: value for name, value in _given(self).items() if name not in ("projection", "tied")}
-        RNNLMConfig.preset(self.size, vocabulary_size=1, **(alone | {"tied": False}))
+        RNNLMConfig.preset(self.size, vocabulary_size=1, tied=False, **given_changes(self, "projection", "tied"))
 
     def config(self, vocabulary_size: int) -> RNNLMConfig:
-        return RNNLMConfig.preset(self.size, vocabulary_size=vocabulary_size, **_given(self))
-
-
-def _given(choice: NNLMChoice | RNNLMChoice) -> dict[str, Any]:
-    named = {one.name: getattr(choice, one.name) for one in fields(choice) if one.name != "size"}
-    return {name: value for name, value in named.items() if value is not None}
+        return RNNLMConfig.preset(self.size, vocabulary_size=vocabulary_size, **given_changes(self))
 
 
 @dataclass(frozen=True)
@@ -180,15 +180,9 @@ class LanguageModelConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type not in _MODELS:
-            hint = did_you_mean(self.model_type, _MODELS)
-            raise InputError(f"Unknown model_type '{self.model_type}'.{hint} Known: {', '.join(_MODELS)}.")
-        for name in ("rows", "evaluation_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("compile", "recompute"):
-            if getattr(self.train, name):
-                raise InputError(f"train.{name} does nothing for {self.model_type}: leave it out.")
+        check_known(self, model_type=_MODELS)
+        check_least(self, "rows", "evaluation_tokens")
+        refuse_settings(self, "compile", "recompute")
 
 
 def _checked(config: LanguageModelConfig, given: Requested) -> LanguageModelConfig:
@@ -217,17 +211,6 @@ def open_evaluation(
     rows = max(1, min(rows, min(total, tokens) // (_LEAST * config.length)))
     batches = build(config, rows=rows)
     return batches, min(batches.steps_per_epoch, -(-tokens // (rows * config.length)))
-
-
-def evaluation_figures(name: str, loss: float, right: int, count: int) -> dict[str, Any]:
-    """What the log holds of one evaluated prediction."""
-    return {
-        f"{name}_loss": loss,
-        f"{name}_accuracy": right / max(1, count),
-        f"{name}_correct": right,
-        f"{name}_count": count,
-        f"{name}_perplexity": perplexity(loss),
-    }
 
 
 class NextTokenEvaluation:
@@ -290,7 +273,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
             evaluate=evaluate if evaluate.count else None,
             flops=partial(next_token_flops, network),
             matrices=_matrices(model),
-            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
+            sizes=row_sizes(batches, out),
             around=WeightCasts,
         ),
         config.train,
@@ -326,10 +309,7 @@ def _matrices(model: nn.Module) -> dict[str, int]:
 
 
 def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    network = _trained(trainer)
-    record = make_record(config)
-    sizes = dataclasses.asdict(network.config)
-    save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
+    save_network(config, out, _trained(trainer), corpus)
 
 
 def _trained(trainer: Trainer[Batch]) -> _Network:
@@ -343,24 +323,6 @@ def _page(
     config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions
 ) -> RunPage:
     return language_model_page(out, collect_page_facts(config.model_type, _trained(trainer), corpus, sessions))
-
-
-def collect_page_facts(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
-    """Facts for the report of a language model that are not in its log."""
-    manifest = corpus.manifest
-    return LanguageModelFacts(
-        model_type=model_type,
-        vocabulary_size=corpus.tokenizer().size,
-        unigram_entropy=manifest["unigram_entropy"],
-        documents=corpus.n_documents,
-        held_out_documents=manifest["valid"]["documents"],
-        sentences=corpus.n_sentences,
-        tokens=corpus.n_tokens,
-        parameters=sum(parameter.numel() for parameter in network.parameters()),
-        seconds=sessions.seconds,
-        peak_memory=sessions.peak_memory,
-        resumed_from=sessions.resumed_from,
-    )
 
 
 def _pretraining(model: str) -> Pretraining[LanguageModelConfig, Trainer[Batch]]:

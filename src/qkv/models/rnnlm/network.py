@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from qkv.errors import InputError, did_you_mean
+from qkv.config import apply_preset, check_known, check_least, check_shares
+from qkv.errors import InputError
 from qkv.nn.layers import Layer
 from qkv.nn.recurrent import CELLS, LSTM, Cell
 from qkv.nn.recurrent_stack import Stack, States, needs_gradient
@@ -42,13 +43,9 @@ class RNNLMConfig:
     tied: bool = True  # predict with the input embedding
 
     def __post_init__(self) -> None:
-        if self.cell not in CELLS:
-            raise InputError(f"Unknown cell '{self.cell}'.{did_you_mean(self.cell, CELLS)} Known: {', '.join(CELLS)}.")
-        for name in ("layers", "width", "cell_width", "projection"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is a share from 0 to less than 1, not {self.dropout}.")
+        check_known(self, cell=CELLS)
+        check_least(self, "layers", "width", "cell_width", "projection")
+        check_shares(self, "dropout")
         if self.projection is not None and self.cell != "lstm":
             raise InputError(f"projection is for the cell lstm, not for {self.cell}.")
         if self.tied and self.output_width != self.width:
@@ -63,9 +60,7 @@ class RNNLMConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        if name not in PRESETS:
-            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
-        return cls(**(PRESETS[name] | changes))
+        return cls(**apply_preset(PRESETS, name, changes))
 
     @property
     def features_width(self) -> int:

@@ -25,8 +25,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from qkv.config import apply_preset, check_known, check_least, check_shares
 from qkv.data.batch import Batch, Packing, pad
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.nn.layers import AttentionKind, Layer
 from qkv.nn.recurrent import CELLS, Cell, State
 from qkv.nn.recurrent_decoder import (
@@ -50,7 +51,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "previous": PreviousDecoder,
     "current": CurrentDecoder,
 }
-SCORE_KINDS: dict[str, type[Score]] = {score.name: score for score in (AdditiveScore, DotScore, BilinearScore)}
+SCORE_KINDS: dict[str, type[Score]] = {"additive": AdditiveScore, "dot": DotScore, "bilinear": BilinearScore}
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,9 @@ class Seq2SeqConfig:
     tied: bool = True  # predict with the target's embedding
 
     def __post_init__(self) -> None:
-        for name, known in (("context", CONTEXTS), ("score", SCORE_KINDS), ("query", QUERIES), ("cell", CELLS)):
-            if (value := getattr(self, name)) not in known:
-                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
-        for name in ("vocabulary_size", "source_vocabulary_size", "layers", "width", "cell_width", "encoder_width"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is a share from 0 to less than 1, not {self.dropout}.")
+        check_known(self, context=CONTEXTS, score=SCORE_KINDS, query=QUERIES, cell=CELLS)
+        check_least(self, "vocabulary_size", "source_vocabulary_size", "layers", "width", "cell_width", "encoder_width")
+        check_shares(self, "dropout")
         if self.encoder_width is None and self.bidirectional and self.cell_width % 2:
             raise InputError(
                 f"cell_width ({self.cell_width}) is odd, and two directions share it. Set encoder_width too."
@@ -109,9 +105,7 @@ class Seq2SeqConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        if name not in _PRESETS:
-            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, _PRESETS)} Known: {', '.join(_PRESETS)}.")
-        return cls(**(_PRESETS[name] | changes))
+        return cls(**apply_preset(_PRESETS, name, changes))
 
 
 _PRESETS: dict[str, dict[str, Any]] = {

@@ -17,7 +17,6 @@ from torch.nn import functional
 from qkv.data.batch import Packing, pad
 from qkv.nn.block import PostNormDecoderBlock, PreNormDecoderBlock
 from qkv.nn.cpu.cache import SourceMemory, TokenCache
-from qkv.nn.cpu.compiler import has_half_precision
 from qkv.nn.cpu.int8_step import (
     FEW_ROWS,
     Int8Decoder,
@@ -25,12 +24,20 @@ from qkv.nn.cpu.int8_step import (
     attend_to_past,
     count_decoder_bytes,
     find_int8_decoder,
+    has_half_precision,
     to_half,
 )
-from qkv.nn.cpu.precision import check_weights, count_int8_bytes, quantise_alike
+from qkv.nn.cpu.precision import (
+    Twins,
+    can_store_by_columns,
+    check_weights,
+    count_int8_bytes,
+    pack_linear,
+    quantise_alike,
+    store_by_columns,
+)
 from qkv.nn.cpu.speculative import TRANSLATION_COSTS, Draft, Pace, draft_and_verify
 from qkv.nn.cpu.step import Function, PostNormStep, PreNormStep, bind_weights, make_decoder_step
-from qkv.nn.cpu.weight_layout import Twins, can_store_by_columns, pack_linear, store_by_columns
 from qkv.nn.position import PositionEncoding
 from qkv.nn.words import WordScores
 from qkv.search.decoding import Stepped

@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from qkv.config import apply_preset, check_known, check_least, check_shares
 from qkv.data.batch import Batch, Packing
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.models.transformer.decoding import TransformerDecoding, TransformerState
 from qkv.nn.block import (
     ACTIVATION_FUNCTIONS,
@@ -64,28 +65,14 @@ class TransformerConfig:
     alignment_layer: int | None = None  # whose look at the source `step` gives; None: see `alignment_layer`
 
     def __post_init__(self) -> None:
-        for name, known in (("activation", ACTIVATION_FUNCTIONS), ("norm", _BLOCKS), ("positions", _POSITIONS)):
-            if (value := getattr(self, name)) not in known:
-                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
-        for name in (
-            "vocabulary_size",
-            "source_vocabulary_size",
-            "encoder_layers",
-            "decoder_layers",
-            "width",
-            "heads",
-            "inner_width",
-            "max_length",
-        ):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
+        check_known(self, activation=ACTIVATION_FUNCTIONS, norm=_BLOCKS, positions=_POSITIONS)
+        check_least(self, "vocabulary_size", "source_vocabulary_size", "encoder_layers", "decoder_layers")
+        check_least(self, "width", "heads", "inner_width", "max_length")
         if self.width % self.heads:
             raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
         if self.width % 2:
             raise InputError(f"width {self.width} is odd, and positions are pairs of sine and cosine.")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= (value := getattr(self, name)) < 1:
-                raise InputError(f"{name} is a share from 0 to less than 1, not {value}.")
+        check_shares(self, "dropout", "attention_dropout")
         if self.alignment_layer is not None and not 0 <= self.alignment_layer < self.decoder_layers:
             raise InputError(
                 f"alignment_layer counts the decoder's layers, 0 to {self.decoder_layers - 1}; "
@@ -94,9 +81,7 @@ class TransformerConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        if name not in PRESETS:
-            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
-        return cls(**(PRESETS[name] | changes))
+        return cls(**apply_preset(PRESETS, name, changes))
 
 
 PRESETS: dict[str, dict[str, Any]] = {

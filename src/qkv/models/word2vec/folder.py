@@ -29,8 +29,6 @@ from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, FEEDS, LOOKS_UP, SHOWS_LAYERS, Facts, Loading, Opened
-from qkv.models.folders import hub
-from qkv.models.folders.hub import HUB, locate
 from qkv.models.folders.own import WEIGHTS, OwnFolder, save_folder
 from qkv.models.plain.folder import family_below, open_below
 from qkv.models.word2vec.files import is_writable, read_vector_file, write_vector_file
@@ -39,7 +37,6 @@ from qkv.text.segmenter import are_chinese_words
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.vocabulary import HALF, half_character
 from qkv.text.wordpiece import SPECIAL
-from qkv.train.run_folder import model_folder
 
 _Floats = NDArray[np.float32]
 
@@ -301,18 +298,6 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
 
 
 # --- Where they come from: a folder, or a file.
-
-
-def locate_vectors(name: str | os.PathLike[str]) -> Path:
-    """The file or folder of a name: a path, a shipped model or hf:owner/name."""
-    text = os.fspath(name)
-    path = Path(os.path.expanduser(text))
-    if path.is_file() and text not in hub.MODELS:
-        return path
-    if not (text.startswith(HUB) or text in hub.MODELS or path.exists()):
-        near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise InputError(f"There is no file or folder {path}.{did_you_mean(path.name, near)}")
-    return model_folder(locate(text))
 
 
 class _Table(ABC):

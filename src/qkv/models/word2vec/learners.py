@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.config import LENGTHS, JobSettings
+from qkv.config import LENGTHS, JobSettings, check_known, check_least
 from qkv.data.corpus.shards import Shards
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.models.pretraining import check_own, no_init
 from qkv.models.word2vec.corpus import SentenceChunk, SentenceChunks, WholeWords
 from qkv.models.word2vec.network import Word2Vec, Word2VecConfig
@@ -67,12 +67,8 @@ class Word2VecTrainConfig:
     keep: int = 2  # checkpoints
 
     def __post_init__(self) -> None:
-        if self.kernel not in _KERNELS:
-            hint = did_you_mean(self.kernel, _KERNELS)
-            raise InputError(f"Unknown kernel '{self.kernel}'.{hint} Known: {', '.join(_KERNELS)}.")
-        for name in _COUNTS:
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
+        check_known(self, kernel=_KERNELS)
+        check_least(self, *_COUNTS)
         for name in ("epochs", "minutes", "lr"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise InputError(f"{name} must be a number above 0, not {value}.")
@@ -97,13 +93,9 @@ class Word2VecConfiguration:
 
     def __post_init__(self) -> None:
         check_own(self, "word2vec")
-        if self.words not in _WORDS:
-            hint = did_you_mean(self.words, _WORDS)
-            raise InputError(f"Unknown words '{self.words}'.{hint} Known: {', '.join(_WORDS)}.")
-        if self.min_count is not None and self.min_count < 1:
-            raise InputError(f"min_count must be at least 1, not {self.min_count}.")
-        if self.vocabulary_size is not None and self.vocabulary_size < 10:
-            raise InputError(f"vocabulary_size must be at least 10, not {self.vocabulary_size}.")
+        check_known(self, words=_WORDS)
+        check_least(self, "min_count")
+        check_least(self, "vocabulary_size", least=10)
 
     @property
     def lr(self) -> float:

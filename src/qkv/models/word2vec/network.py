@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from qkv.errors import InputError, did_you_mean
+from qkv.config import check_known, check_least
 
 _ARCHITECTURES = ("skipgram", "cbow")
 
@@ -31,12 +31,8 @@ class Word2VecConfig:
     width: int = 100
 
     def __post_init__(self) -> None:
-        if self.architecture not in _ARCHITECTURES:
-            hint = did_you_mean(self.architecture, _ARCHITECTURES)
-            raise InputError(f"Unknown architecture '{self.architecture}'.{hint} Known: {', '.join(_ARCHITECTURES)}.")
-        for name in ("vocabulary_size", "width"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_known(self, architecture=_ARCHITECTURES)
+        check_least(self, "vocabulary_size", "width")
 
 
 def skip_gram_scores(near: Tensor, outputs: Tensor) -> Tensor:

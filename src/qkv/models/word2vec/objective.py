@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from qkv.config import check_least
 from qkv.errors import InputError
 from qkv.models.word2vec.network import Word2Vec
 
@@ -35,9 +36,7 @@ class SamplingConfig:
     subsample: float = 1e-3  # t: words more frequent than this are thinned out; 0: none are
 
     def __post_init__(self) -> None:
-        for name in ("window", "negatives"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_least(self, "window", "negatives")
         for name in ("power", "subsample"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} lies between 0 and 1, unlike {getattr(self, name)}.")

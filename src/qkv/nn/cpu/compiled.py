@@ -1,8 +1,8 @@
 """Shared parts of the numba kernels (extra `fast`): compiler settings, exp, softmax, half precision, byte products.
 
-Importing numba is slow, so this file is imported only where a kernel is needed (compiler.py says whether numba is
-available). Functions here are inlined into the kernels' disk caches: after a change here delete the kernels' files in
-__pycache__, since numba checks only the file of the kernel itself.
+Importing numba is slow, so this file is imported only where a kernel is needed (`has_numba` in int8_step.py says
+whether it can be). Functions here are inlined into the kernels' disk caches: after a change here delete the kernels'
+files in __pycache__, since numba checks only the file of the kernel itself.
 
 Byte products: s = Σ_i x_i w_i with x from 0 to 255 and w from -128 to 127. VNNI multiplies and adds 32 pairs in one
 instruction, which compilers do not find (they widen every byte first and are ten times slower), so the LLVM intrinsic
@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.nn.cpu.compiler import LARGEST_HALF
-
 Float32s = NDArray[np.float32]
+LARGEST_HALF = float(np.finfo(np.float16).max)
 
 # numba has no type hints
 numba: Any = importlib.import_module("numba") if find_spec("numba") else None

@@ -10,8 +10,11 @@ Shapes: L layers, Q rows (hypotheses of all sources), C sources, N tokens of all
 capacity in tokens, H heads, K head width; for `Int8Decoder` R rows, D width, F inner width.
 """
 
+import importlib
+import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
@@ -23,8 +26,29 @@ from torch import Tensor, nn
 from qkv.nn import block as layers
 from qkv.nn.block import PostNormDecoderBlock, PreNormDecoderBlock
 from qkv.nn.cpu.cache import TokenCache
-from qkv.nn.cpu.compiler import LARGEST_HALF, has_numba
 from qkv.nn.cpu.precision import Int8Linear
+
+OTHER_CPU_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+
+
+def has_numba() -> bool:
+    """Whether numba is installed and its compiler is enabled."""
+    try:
+        return find_spec("numba") is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
+    except ValueError:  # sys.modules holds a replacement without a spec
+        return False
+
+
+@cache
+def has_half_precision() -> bool:
+    """Whether kernels can convert half precision by a CPU instruction."""
+    # when compiling for another CPU, numba would call a missing function
+    if not has_numba() or any(os.environ.get(name) for name in OTHER_CPU_SETTINGS):
+        return False
+    try:
+        return bool(importlib.import_module("llvmlite.binding").get_host_cpu_features().get("f16c"))
+    except RuntimeError:  # CPU features unknown
+        return False
 
 
 def attend_to_past(
@@ -110,7 +134,9 @@ class PackedSources:
 def to_half(memory: Sequence[Tensor]) -> list[Tensor]:
     """Convert to half precision if all values fit; otherwise return them unchanged."""
     ends = torch.stack([end for one in memory if one.numel() for end in one.aminmax()] or [torch.zeros(())])
-    return [one.half() for one in memory] if bool((ends.abs() <= LARGEST_HALF).all()) else list(memory)
+    return (
+        [one.half() for one in memory] if bool((ends.abs() <= torch.finfo(torch.float16).max).all()) else list(memory)
+    )
 
 
 def as_bits(memory: Tensor) -> NDArray[Any]:

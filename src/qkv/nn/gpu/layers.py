@@ -339,7 +339,7 @@ class _Embed(torch.autograd.Function):
         position: Tensor,
         dtype: torch.dtype,
     ) -> Tensor:
-        from qkv.nn.gpu.word_kernels import embed_forward
+        from qkv.nn.gpu.kernels import embed_forward
 
         ids, segments, positions = ids.contiguous(), segments.contiguous(), positions.contiguous()
         ctx.save_for_backward(ids, segments, positions)
@@ -391,7 +391,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from qkv.nn.gpu.word_kernels import cross_entropy_forward
+        from qkv.nn.gpu.kernels import cross_entropy_forward
 
         words = table.size(0)
         padding = -words % ALIGNED
@@ -408,7 +408,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        from qkv.nn.gpu.word_kernels import cross_entropy_backward
+        from qkv.nn.gpu.kernels import cross_entropy_backward
 
         x, table, targets, normalizers = ctx.saved_tensors
         if ctx.scores is None:

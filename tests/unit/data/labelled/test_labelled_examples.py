@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.check import check_labelled
 from qkv.data.labelled.examples import (
     AnswerExample,
@@ -19,7 +20,6 @@ from qkv.data.labelled.examples import (
     UnlabelledInput,
 )
 from qkv.data.labelled.reader import LABELLINGS
-from qkv.data.ranges import ranges
 from qkv.jobs.finetune.data import DataPart, read_part, report_leaks
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.tasks.classify import Regression
@@ -39,7 +39,11 @@ EXAMPLES: dict[str, Example] = {
 def test_every_task_has_a_labelling_and_its_own_example() -> None:
     assert list(TASKS) == list(LABELLINGS) == list(EXAMPLES)
     for task, example in EXAMPLES.items():
-        assert LABELLINGS[task].example is type(example) is TASKS[task].chosen([], ClassifySettings("multi")).example
+        assert (
+            LABELLINGS[task].example
+            is type(example)
+            is TASKS[task].load().chosen([], ClassifySettings("multi")).example
+        )
         assert set(LABELLINGS[task].needed) <= set(LABELLINGS[task].roles)
 
 
@@ -117,7 +121,9 @@ def test_rows_of_some_examples_among_those_of_all(task: str) -> None:
     made: dict[str, Any] = {"classify": sets.texts, "tag": sets.tagged, "answer": sets.asked, "choice": sets.chosen}
     tokenizer, examples = make_tokenizer(), pairs() if task == "both orders" else made[task](6)
     both = Regression(ClassifySettings(pairs="both"), paired=True)
-    entry = both if task == "both orders" else TASKS[task].learn(examples, FinetuneConfig(task).settings, tokenizer)
+    entry = (
+        both if task == "both orders" else TASKS[task].load().learn(examples, FinetuneConfig(task).settings, tokenizer)
+    )
     chosen = np.array([1, 4])
     whole = entry.features(tokenizer, examples, 20, training=False)
     part = entry.features(tokenizer, [examples[number] for number in chosen], 20, training=False)

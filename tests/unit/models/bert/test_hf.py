@@ -16,8 +16,9 @@ from torch import Tensor
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.bert.folder import ARCHITECTURES, describe_bert, load, save
+from qkv.models.bert.folder import BERT_NAMES, load, save
 from qkv.models.bert.network import BertConfig, BertWithHeads
+from qkv.models.table import describe_model
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import TOKENS, make_folder, make_model, make_tokenizer
 
@@ -35,7 +36,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", BERT_NAMES.classes)
 def test_a_round_trip_gives_every_number_back(tmp_path: Path, architecture: str) -> None:
     has_labels = architecture in ("BertForSequenceClassification", "BertForTokenClassification")
     labels = ("O", "人名", "地名") if has_labels else ()
@@ -108,7 +109,7 @@ def test_an_untied_model_without_its_decoder(tmp_path: Path) -> None:
 def test_other_precisions_become_float32(tmp_path: Path, stored: torch.dtype) -> None:
     model = make_model().to(stored)
     save(tmp_path / "m", model, make_tokenizer())
-    assert describe_bert(tmp_path / "m")["dtype"] == str(stored).removeprefix("torch.")
+    assert describe_model(tmp_path / "m").document["dtype"] == str(stored).removeprefix("torch.")
     folder = load(tmp_path / "m")
     assert {parameter.dtype for parameter in folder.model.parameters()} == {torch.float32}
     assert_same(outputs(folder.model), outputs(model.float()))
@@ -221,7 +222,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         load(folder)
     if name != "README.md":
         with pytest.raises(InputError, match=rf"m/{name} cannot be read: Permission denied\."):
-            describe_bert(folder)
+            describe_model(folder)
 
 
 def test_labels_of_one_name_survive_a_save(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_the_home_folder_may_be_written_as_a_tilde(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", str(tmp_path))
     assert make_folder(Path("~/m")) == tmp_path / "m"
     assert load("~/m").path == tmp_path / "m"
-    assert describe_bert("~/m")["path"] == str(tmp_path / "m")
+    assert describe_model("~/m").document["path"] == str(tmp_path / "m")
 
 
 def test_what_came_with_a_folder_goes_with_it(tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ def test_a_given_pooling_is_written_for_others_too(tmp_path: Path) -> None:
 
 def test_describe(tmp_path: Path) -> None:
     make_folder(tmp_path / "m", vocabulary_size=len(TOKENS) + 3)
-    told = describe_bert(tmp_path / "m")
+    told = describe_model(tmp_path / "m").document
     model = load(tmp_path / "m").model
     assert told["architecture"] == told["stated_architecture"] == "BertForPreTraining"
     assert told["heads"] == ["masked", "next_sentence"]
@@ -296,26 +297,26 @@ def test_describe(tmp_path: Path) -> None:
 
 def test_describe_says_when_it_did_not_compare_the_decoder(tmp_path: Path) -> None:
     file = make_folder(tmp_path / "m") / "model.safetensors"
-    assert describe_bert(tmp_path / "m")["tied"] is True
+    assert describe_model(tmp_path / "m").document["tied"] is True
     tensors = load_file(file)
     tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"] + 1.0
     save_file(tensors, file)
-    told = describe_bert(tmp_path / "m")
+    told = describe_model(tmp_path / "m").document
     assert told["tied"] is None and "decoder.weight" in told["notes"][0]
     assert load(tmp_path / "m").config.tied is False
     make_folder(tmp_path / "m", tied=False)
-    assert describe_bert(tmp_path / "m")["tied"] is False
+    assert describe_model(tmp_path / "m").document["tied"] is False
 
 
 def test_describe_reads_no_weights(tmp_path: Path) -> None:
     file = make_folder(tmp_path / "m", "BertForTokenClassification", labels=("O", "人名")) / "model.safetensors"
-    before = describe_bert(tmp_path / "m")
+    before = describe_model(tmp_path / "m").document
     assert before["labels"] == ["O", "人名"]
     size = file.stat().st_size
     length = int.from_bytes(file.read_bytes()[:8], "little")
     os.truncate(file, 8 + length)
     os.truncate(file, size)  # the header, and zeros for weights
-    assert describe_bert(tmp_path / "m") == before
+    assert describe_model(tmp_path / "m").document == before
 
 
 MEASURE = textwrap.dedent(

@@ -19,7 +19,6 @@ from qkv.models.bert.page import (
     draw_lines,
     group_words,
     instances_page,
-    line_text,
 )
 from tests.unit.report.test_run_page import checked
 
@@ -48,6 +47,10 @@ def drawn(a: str, b: str = "", label: str | None = NOT_NEXT) -> Instance:
 
 
 PAIR = drawn("巴|黎 是 mask:法 国 的 首|都", "the mask:play|mask:##ing =field banana~is wet")
+
+
+def line_text(line: DrawnLine) -> str:
+    return "".join(span.text for span in line).rstrip()
 
 
 def text_of(drawn_lines: list[DrawnLine]) -> list[str]:

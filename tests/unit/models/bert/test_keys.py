@@ -1,7 +1,7 @@
 import pytest
 
 from qkv.errors import InputError
-from qkv.models.bert.folder import ARCHITECTURES, BERT_NAMES
+from qkv.models.bert.folder import BERT_NAMES
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.encoder import READS_POOLED
 from tests.support.folders import SMALL
@@ -70,7 +70,7 @@ def test_a_classifier_without_a_meaning_asks_for_it(stated: str | None) -> None:
 
 
 def test_every_architecture_is_its_own_best_class() -> None:
-    for name, architecture in ARCHITECTURES.items():
+    for name, architecture in BERT_NAMES.classes.items():
         assert BERT_NAMES.architecture_of(architecture.heads) == name
     assert (
         BERT_NAMES.architecture_of(["sequence", "masked"], "BertForSequenceClassification")

@@ -161,7 +161,7 @@ def test_dropout_is_for_training_alone() -> None:
 
 
 def test_weights_that_change_are_written_with() -> None:
-    """Writing computes with weights that lie otherwise (nn/cpu/weight_layout.py), which must not be those of before."""
+    """Writing computes with weights that lie otherwise (nn/cpu/precision.py), which must not be those of before."""
     model = make().float()
     begin = BATCH.ids[BATCH.offsets[1:].long() - 1]
     model.step(begin, model.start(BATCH.ids, BATCH.packing, longest=2))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.nn.cpu.weight_layout import can_store_by_columns, store_by_columns
+from qkv.nn.cpu.precision import can_store_by_columns, store_by_columns
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -12,13 +12,13 @@ from qkv.models.transformer.decoding import TransformerState
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import int8_step as module
 from qkv.nn.cpu.cache import SourceMemory
-from qkv.nn.cpu.compiler import has_half_precision
 from qkv.nn.cpu.int8_step import (
     FEW_ROWS,
     Int8Decoder,
     PackedSources,
     count_decoder_bytes,
     find_int8_decoder,
+    has_half_precision,
     is_supported,
 )
 from qkv.nn.cpu.precision import explain_no_int8, set_precision

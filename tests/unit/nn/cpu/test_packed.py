@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.nn.cpu import weight_layout as module
-from qkv.nn.cpu.weight_layout import PackedLinear, explain_no_packing, pack_linear
+from qkv.nn.cpu import precision as module
+from qkv.nn.cpu.precision import PackedLinear, explain_no_packing, pack_linear
 
 
 @pytest.fixture

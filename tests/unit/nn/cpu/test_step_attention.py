@@ -11,8 +11,8 @@ from torch import Tensor
 
 from qkv.nn.attention import attention
 from qkv.nn.cpu.cache import TokenCache
-from qkv.nn.cpu.compiler import LARGEST_HALF, has_half_precision, has_numba
-from qkv.nn.cpu.int8_step import PackedSources, attend_to_past, to_half
+from qkv.nn.cpu.compiled import LARGEST_HALF
+from qkv.nn.cpu.int8_step import PackedSources, attend_to_past, has_half_precision, has_numba, to_half
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),

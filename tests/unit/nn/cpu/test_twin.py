@@ -6,7 +6,7 @@ import pickle
 import torch
 from torch import Tensor, nn
 
-from qkv.nn.cpu.weight_layout import Twins, store_by_columns
+from qkv.nn.cpu.precision import Twins, store_by_columns
 
 
 def make() -> nn.ModuleList:

@@ -10,7 +10,7 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 
 from qkv.data.batch import Batch
 from qkv.nn.gpu import layers
-from qkv.nn.gpu.word_kernels import cross_entropy_forward
+from qkv.nn.gpu.kernels import cross_entropy_forward
 from tests.unit.nn.gpu.test_fast import DEVICE, drawn, gradients, leaves, same
 
 
