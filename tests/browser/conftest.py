@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qkv.look.api import Api
+from qkv.look.server import _send_asset, serve_page
 from tests.browser.looking import Look, Room, looking
 from tests.browser.models import make_models
-from tests.support.look_server import serving
+from tests.support.look_server import running
 
 if TYPE_CHECKING:  # it need not be installed: then each test says so
     from playwright.sync_api import Browser
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
@@ -50,8 +53,18 @@ def browser(chromium: str) -> "Iterator[Browser]":
 def room(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     """The server, in a thread of this process, and what it serves."""
     subjects = make_models(tmp_path_factory.mktemp("look"))
-    with serving(Api(list(subjects.values()))) as server:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("qkv.look.server._send_asset", send_asset_to_keep)
+        server = serve_page(Api(list(subjects.values())), port=0)
+    with running(server):
         yield Room(server, subjects)
+
+
+async def send_asset_to_keep(request: "Request") -> "Response":
+    """Otherwise the browser fetches and compiles the page's files again for each test."""
+    response = await _send_asset(request)
+    response.headers["Cache-Control"] = "max-age=600"
+    return response
 
 
 @pytest.fixture(scope="session")

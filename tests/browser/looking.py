@@ -95,7 +95,8 @@ class Look:
         parts = [
             f"{name}={quote(value if isinstance(value, str) else json.dumps(value))}" for name, value in given.items()
         ]
-        self.page.goto("about:blank")  # a change of what stands after # alone would not load the page
+        if self.page.url != "about:blank":  # a change of what stands after # alone would not load the page
+            self.page.goto("about:blank")
         self.page.goto(f"{self.room.address}#{'&'.join(parts)}")
         return self.ready(view)
 

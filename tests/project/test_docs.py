@@ -227,11 +227,25 @@ def test_a_readme_reads_what_it_made_itself(name: str) -> None:
     assert read == []
 
 
+def code_of(page: Path) -> list[tuple[str, str]]:
+    """What is run, without remarks, and what it prints."""
+    found = blocks(page.read_text(encoding="utf-8"))
+    return [
+        (block.language, without_remarks(block.text) if block.language == "python" else block.text)
+        for block in found
+        if block.language in {"python", "text"}
+    ]
+
+
 def pages_with_code() -> list[str]:
+    """A Chinese page with the code of its English one is left out: it would run the same again."""
+    found = {page: code_of(page) for page in pages() if page.parent != ROOT}
+    english = {page: page.with_name(page.name.replace(".zh.md", ".md")) for page in found}
     return [
         str(page.relative_to(ROOT))
-        for page in pages()
-        if page.parent != ROOT and any(block.language == "python" for block in blocks(page.read_text(encoding="utf-8")))
+        for page, code in found.items()
+        if any(language == "python" for language, _ in code)
+        and (english[page] == page or found.get(english[page]) != code)
     ]
 
 

@@ -71,7 +71,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--version").startswith("qkv")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "gbk", "cp1252", "utf-8"])
+@pytest.mark.parametrize("encoding", ["ascii", "gbk"])
 def test_a_pipe_carries_utf8_whatever_the_machine_prefers(folder: str, encoding: str) -> None:
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     command = [sys.executable, "-m", "qkv", "tokenize", "猫😀", "-m", folder]

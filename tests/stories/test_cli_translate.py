@@ -55,7 +55,7 @@ def test_two_files_after_one_option(tmp_path: Path, capfd: pytest.CaptureFixture
 def test_the_example(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As it is, it takes half a minute and gets every row right (see the page on translation); here, its beginning."""
     words = ["train", "translate", "--example", "reverse", "--out", str(tmp_path / "run"), "--set", "train.steps=3"]
-    assert main([*words, "--set", "decoding.beams=1"]) == 0
+    assert main([*words, "--set", "decoding.beams=1", "--set", "decoding.max_length=3"]) == 0
     assert "test, 500 pairs" in capfd.readouterr().out and (tmp_path / "run" / "pairs" / "train.tsv").exists()
 
 
