@@ -22,7 +22,7 @@ from qkv.cli.options import (
     choose_device,
     load_model,
 )
-from qkv.errors import InputError
+from qkv.errors import InputError, listed
 from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.messages import write
 
@@ -171,7 +171,7 @@ def embed_texts(
 
     --json prints one line per text: text, n_tokens, n_windows, n_unknown, vector (for word vectors also
     n_without_vector); with --tokens: text, n_windows, n_unknown, tokens (token, start, end, vector). With --out, one
-    document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed.
+    document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed, lost.
     """
     from qkv.api.embed_files import check_name
     from qkv.cli.terminal import warn_unknown
@@ -286,6 +286,8 @@ def _report(done: "Written", out: Path, as_json: bool) -> None:
         say(f"{done.n_without_vector:,} of {done.n_tokens:,} words have no vector and are not in the means")
     if done.n_empty:
         say(f"rows without a text, which have no vector: {done.n_empty:,}")
+    if done.lost:
+        say(f"fields that only later lines have, not written: {listed(map(repr, done.lost), 3)}")
     if done.renamed:
         say("columns of the input: " + ", ".join(f"{old!r} is now {new!r}" for old, new in done.renamed.items()))
 

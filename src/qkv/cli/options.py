@@ -1,6 +1,7 @@
 """What several verbs share: options (model, device, `--json`, columns of labelled files, run settings), their checks,
 and help in the user's language."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,9 +89,9 @@ def check_not_read(out: Path | None, inputs: Iterable[str | Path | None]) -> Non
     """Raise if `out` is one of the input files; None and - are not files."""
     if out is None:
         return
-    target = out.expanduser().resolve()
-    for one in inputs:
-        if one is not None and str(one) != "-" and Path(one).expanduser().resolve() == target:
+    target = os.path.realpath(os.path.expanduser(out))
+    for one in inputs:  # texts, too, which need not be paths
+        if one is not None and str(one) != "-" and os.path.realpath(os.path.expanduser(one)) == target:
             raise InputError(f"--out {out} is also an input file and would be overwritten. Give another name.")
 
 
