@@ -39,7 +39,20 @@ from qkv.data.batch import Batch, Watch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import WithHeads
-from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Ability, Encodes, Loading, Opened
+from qkv.models.family import (
+    ATTENDS,
+    ENCODES,
+    FEEDS,
+    FILLS,
+    HAS_TASK,
+    JUDGES_PAIRS,
+    TAKES_HEAD,
+    TRANSLATES,
+    Ability,
+    Encodes,
+    Loading,
+    Opened,
+)
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
 from qkv.nn.layers import attention_records
@@ -221,10 +234,14 @@ class Model:
         none. A text with no such word is an error, as an empty one is: its vector would be like nothing.
         """
         given = [texts] if isinstance(texts, str) else texts
+        if is_frame(texts):  # whose items are its columns
+            given = [row["text"] for row in frame_inputs(texts, "classify", {})[0]]
         parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
         if not parts:
             nothing = np.zeros(0, dtype=np.int64)
-            return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing, nothing)
+            return Embeddings(
+                np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing, nothing, model=self.name
+            )
         without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
         return Embeddings(
             np.concatenate([part.vectors for part in parts]),
@@ -232,6 +249,7 @@ class Model:
             np.concatenate([part.n_windows for part in parts]),
             np.concatenate([part.n_unknown for part in parts]),
             np.concatenate(without) if without else None,
+            self.name,
         )
 
     def embed_stream(
@@ -339,13 +357,15 @@ class Model:
         overlapping windows; every result says n_tokens, n_windows and n_unknown.
 
         A Series of pandas is a list of texts; of a DataFrame the columns are those named in training, or those with
-        usual names ("text", "question", …).
+        usual names ("text", "question", …), and `columns` of the result says which.
         """
         task = self.solver.task
+        columns: dict[str, str] = {}
         if is_frame(inputs):
-            inputs = frame_inputs(inputs, task.name, remembered_columns(self.record))
+            inputs, columns = frame_inputs(inputs, task.name, remembered_columns(self.record))
         single = is_one_input(inputs, task.example, task.paired)
-        return Predictions(result for _, part in self.predict_stream([inputs] if single else inputs) for result in part)
+        parts = self.predict_stream([inputs] if single else inputs)
+        return Predictions((result for _, part in parts for result in part), columns)
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
@@ -479,5 +499,14 @@ def load_for(
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
     opened = open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place))
+    if wanted == HAS_TASK and not opened.has(HAS_TASK) and (opened.has(TAKES_HEAD) or opened.has(FEEDS)):
+        raise InputError(
+            f"{name} is not fine-tuned, so it cannot predict: "
+            f"qkv finetune classify --model {name} --train FILE --out RUN."
+        )
+    if wanted == ATTENDS and opened.has(TRANSLATES):
+        raise InputError(
+            f"{name} translates: its attention is between a text and its translation, which qkv look {name} shows."
+        )
     opened.ability(wanted)
     return Model(opened, place, threads)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from qkv.api.embedder import html_table
+from qkv.api.embedder import html_table, is_missing
 from qkv.api.table_files import Columns, TableWriter, format_cell, table_file
 from qkv.data.labelled.binary_tables import TABLE_FORMATS
 from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput, is_two_texts
@@ -39,7 +39,11 @@ def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> 
 
 
 class Predictions(list[Any]):
-    """Results of `Model.predict`: a list that a notebook shows as a table."""
+    """Results of `Model.predict`: a list that a notebook shows as a table. `columns` are those of a DataFrame."""
+
+    def __init__(self, results: Iterable[Any] = (), columns: Mapping[str, str] | None = None) -> None:
+        super().__init__(results)
+        self.columns = dict(columns or {})
 
     def _repr_html_(self) -> str:
         rows = [one.to_dict() for one in self[:_SHOWN]]
@@ -49,31 +53,41 @@ class Predictions(list[Any]):
         return html_table(names, cells, f"{len(self):,} predictions{more}")
 
 
+_INPUT_ROLES = ("text", "context", "pair", "question", "choices")
+
+
 def is_frame(value: Any) -> bool:
     """Whether this is a DataFrame: of pandas or like it."""
     return hasattr(value, "columns") and hasattr(value, "to_numpy") and hasattr(value, "__getitem__")
 
 
-def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of a DataFrame as inputs: {"text": …}, with "pair", "question" or "choices" if there are any."""
+def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the rows of a DataFrame as inputs, {"text": …}, with "pair", "question" or "choices" if there are any; and
+    the columns that they are from."""
     names = [str(name) for name in frame.columns]
     labelling = labelling_for(task)
     known = {role: name for role, name in remembered.items() if role in labelling.roles}
     wanted = Wanted(Path("the DataFrame"), labelling, {}, needs_labels=False, remembered=known).recall(names)
     columns = labelling.columns(wanted, names, "the DataFrame")
     inputs: dict[str, list[Any]] = {}
-    for role in ("text", "context", "pair", "question", "choices"):
+    for role in _INPUT_ROLES:
         if role in columns:
             parts = [columns[role]] if columns[role] in names else columns[role].split(",")
             cells = [_column(frame, names, part) for part in parts]
             inputs["text" if role == "context" else role] = (
                 cells[0] if len(cells) == 1 else [list(row) for row in zip(*cells, strict=True)]
             )
-    return [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
+    rows = [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
+    return rows, {role: name for role, name in columns.items() if role in _INPUT_ROLES}
 
 
 def _column(frame: Any, names: Sequence[str], name: str) -> list[Any]:
     values: list[Any] = frame[frame.columns[names.index(name)]].to_numpy().tolist()
+    if (row := next((row for row, value in enumerate(values, 1) if is_missing(value)), None)) is not None:
+        raise InputError(
+            f"The DataFrame has no value ({values[row - 1]}) in row {row:,} of the column {name!r}. "
+            f"Leave such rows out: frame.dropna(subset=[{name!r}])."
+        )
     return values
 
 

@@ -18,6 +18,7 @@ from qkv.text.messages import language, translate, write
 if TYPE_CHECKING:
     from qkv.api.model import Model
     from qkv.jobs.lifecycle import Finished
+    from qkv.models.family import Ability
     from qkv.text.tokenizer import Tokenizer
 
 
@@ -50,11 +51,12 @@ def choose_device(name: str, precision: str = "fp32") -> str:
     return found
 
 
-def load_model(model: str, **how: Any) -> "Model":
-    """Load a model and print the notes about its folder to standard error."""
-    from qkv.api.model import load
+def load_model(model: str, wanted: "Ability[Any] | None" = None, **how: Any) -> "Model":
+    """Load a model with this ability (by default, that it encodes texts) and print the notes about its folder to
+    standard error."""
+    from qkv.api.model import load, load_for
 
-    loaded = load(model, **how)
+    loaded = load(model, **how) if wanted is None else load_for(wanted, model, **how)
     for note in loaded.notes:
         write(f"note: {note}", err=True)
     return loaded

@@ -217,6 +217,61 @@ def test_data_frames(classifier: Path) -> None:
         estimator.fit(pd.DataFrame({"n": [1], "text": ["a"], "label": ["b"]}), "lable")
 
 
+def test_a_data_frame_with_a_missing_text(classifier: Path, encoder: Model) -> None:
+    pd = pytest.importorskip("pandas")
+    for missing in (None, float("nan"), pd.NA):
+        frame = pd.DataFrame({"n": [1, 2, 3], "text": pd.Series(["the cat", missing, "the dog"], dtype=object)})
+        with pytest.raises(InputError, match=r"no value \(.*\) in row 2 of the column 'text'. .*dropna"):
+            encoder.predict(frame)
+        with pytest.raises(InputError, match="in row 2 of the column 'text'"):
+            qkv.Classifier.load(classifier).predict(frame)
+        with pytest.raises(InputError, match=r"Text 2 is missing \(.*\): leave it out"):
+            encoder.embed(frame["text"])
+    np.testing.assert_array_equal(encoder.embed(frame.dropna()), encoder.embed(["the cat", "the dog"]))
+
+
+def test_which_column_was_taken(classifier: Path, encoder: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": [1, 2], "Customer message": ["the cat", "the dog"], "text": ["a", "b"]})
+    assert encoder.predict(frame).columns == {"text": "Customer message"} and encoder.predict("a").columns == {}
+    estimator = qkv.Classifier(verbose=True)
+    said: list[str] = []
+    monkeypatch.setattr("qkv.api.classifier.write", lambda message, err: said.append(message))
+    with pytest.raises(InputError, match="at least two"):
+        estimator.fit(frame[["n", "text"]], [1, 1])
+    assert estimator.columns_ == {"text": "text"} and said == ["columns of X: text = 'text'"]
+    loaded = qkv.Classifier.load(classifier)
+    assert list(loaded.predict(frame)) == list(loaded.predict(frame["Customer message"])), "the column of the training"
+
+
+def test_embeddings_say_what_they_are(encoder: Model) -> None:
+    width = encoder.config.width
+    assert repr(encoder.embed(["the cat"] * 3)) == f"Embeddings(3 texts × {width}, {encoder.name})"
+    assert repr(encoder.embed([])) == f"Embeddings(0 texts × {width}, {encoder.name})"
+
+
+def test_a_terminal_shows_the_ends_of_a_long_text(
+    classifier: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "the cat " * 1_000 + "dog"
+    assert main(["predict", str(classifier), text]) == 0
+    assert text in capsys.readouterr().out, "a pipe has all of it"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    assert main(["predict", str(classifier), text]) == 0
+    out = capsys.readouterr().out
+    assert len(out) < 1_500 and " … " in out and "cat dog" in out
+    assert main(["predict", str(classifier), text, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == text
+
+
+def test_a_model_that_was_not_fine_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "qkv-mini", "x"]) == 2
+    assert capsys.readouterr().err == (
+        "error: qkv-mini is not fine-tuned, so it cannot predict: "
+        "qkv finetune classify --model qkv-mini --train FILE --out RUN.\n"
+    )
+
+
 def test_excel_has_limits(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     message = "a.xlsx, row 2, column 'text' has 40,000 characters"
