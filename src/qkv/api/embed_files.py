@@ -31,6 +31,7 @@ from qkv.data.labelled.reader import TABLE_ENDINGS, Labelled, Row, labelled
 from qkv.data.readers import COMPRESSED, STDIN, check_text_file, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
+from qkv.models.family import ENCODES
 from qkv.text.unknown import UnknownCounter
 
 _Vector = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -406,7 +407,7 @@ def embed_rows(
             totals["n_texts" if vector is not None else "n_empty"] += 1
 
         empty = dict.fromkeys(["n_tokens", "n_windows", "n_unknown"])
-        if model.counts_words:
+        if model.opened.ability(ENCODES).known is not None:  # words may be without a vector
             empty["n_without_vector"] = None
         for _, part in embed_parts(model, texts(), pooling, normalize, layer, unknown, watch):
             for numbers, vector in zip(_counts(part), part.vectors, strict=True):

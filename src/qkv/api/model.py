@@ -131,11 +131,6 @@ class Model:
         return self._encodes.counts_marks
 
     @property
-    def counts_words(self) -> bool:
-        """Whether words may be without a vector, which `Embeddings.n_without_vector` counts."""
-        return self._encodes.known is not None
-
-    @property
     def config(self) -> Any:
         """The config of its encoder."""
         return self._network.config

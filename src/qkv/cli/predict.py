@@ -136,8 +136,9 @@ _NAMED = 5  # inputs without a text
 
 def _describe_left_out(source: "Inputs", are_written: bool) -> str:
     """Say how many inputs have no text, and which."""
-    places = [str(fault.place) if fault.place.file else f"text {fault.place.line}" for fault in source.faults[:_NAMED]]
-    shown = "; ".join(places) + (" …" if source.n_left_out > len(places) else "")
+    first = [fault.place for fault in source.faults[:_NAMED]]
+    places = [(one.within if one.line else one.file) if one.file else f"text {one.line}" for one in first]
+    shown = "; ".join(places) + ("; …" if source.n_left_out > len(places) else "")
     if are_written:
         return f"inputs without a text, which have no result: {source.n_left_out:,} ({shown})"
     return f"inputs without a text, which are left out: {source.n_left_out:,} ({shown})"

@@ -122,7 +122,7 @@ def test_texts_without_tokens_are_left_out_and_named(tmp_path: Path, capfd: pyte
             Fault(Place(str(path), 4), "empty text", "'text' is empty", "dropped"),
         ]
     assert main(["predict", str(model), str(path), "--out", str(tmp_path / "out.csv")]) == 0
-    assert f"note: inputs without a text, which have no result: 2 ({path}, line 3; " in capfd.readouterr().err
+    assert "note: inputs without a text, which have no result: 2 (line 3; line 4)" in capfd.readouterr().err
     rows = rows_of(tmp_path / "out.csv")
     assert [(row["row"], row["line"], row["text"], bool(row["label"])) for row in rows] == [
         ("1", "2", "the cat", True),
@@ -133,7 +133,7 @@ def test_texts_without_tokens_are_left_out_and_named(tmp_path: Path, capfd: pyte
     write(tmp_path / "a.txt", f"the cat\n{UNSEEN}\n\nthe dog\n")
     assert main(["predict", str(model), str(tmp_path / "a.txt"), "--out", str(tmp_path / "out.csv")]) == 0
     err = capfd.readouterr().err
-    assert f"which are left out: 2 ({tmp_path / 'a.txt'}, line 2; {tmp_path / 'a.txt'}, line 3)" in err
+    assert "which are left out: 2 (line 2; line 3)" in err
     assert [row["line"] for row in rows_of(tmp_path / "out.csv")] == ["1", "4"]
 
 
