@@ -299,7 +299,7 @@ class Columns:
     def rename(self, types: Mapping[str, Any]) -> dict[str, Any]:
         return {self._names[name]: type for name, type in types.items() if name in self._names}
 
-    def join(self, record: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any]:
+    def join(self, record: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
         """Return a row of the table."""
         others = [name for name in record if name not in self._names]
         if not self._open_ended:

@@ -21,6 +21,7 @@ from qkv.cli.options import (
     check_not_read,
     choose_device,
     load_model,
+    quick_start,
 )
 from qkv.errors import InputError, listed
 from qkv.models.folders.hub import DEFAULT_MODEL
@@ -173,9 +174,10 @@ def embed_texts(
     n_without_vector); with --tokens: text, n_windows, n_unknown, tokens (token, start, end, vector). With --out, one
     document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed, lost.
     """
-    from qkv.api.embed_files import check_name
-    from qkv.cli.terminal import warn_unknown
-    from qkv.text.unknown import UnknownCounter
+    with quick_start():
+        from qkv.api.embed_files import check_name
+        from qkv.cli.terminal import warn_unknown
+        from qkv.text.unknown import UnknownCounter
 
     if out is not None:
         check_name(out)

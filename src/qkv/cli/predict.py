@@ -15,6 +15,7 @@ from qkv.cli.options import (
     check_not_read,
     choose_device,
     drop_missing,
+    quick_start,
     suffix_of,
 )
 from qkv.errors import InputError, listed
@@ -79,12 +80,13 @@ def predict(
     suffix = suffix_of(out, TABLES) if out is not None else None
     if out is not None and suffix is not None:
         check_table_library(out, suffix)
-    from qkv.api.model import load_for
-    from qkv.api.predict import ResultWriter, make_record, open_inputs, remembered_columns
-    from qkv.cli.terminal import ResultPrinter, print_json, progress, say, say_windows, warn_unknown
-    from qkv.models.family import HAS_TASK
+    with quick_start():
+        from qkv.api.model import load_for
+        from qkv.api.predict import ResultWriter, make_record, open_inputs, remembered_columns
+        from qkv.cli.terminal import ResultPrinter, print_json, progress, say, say_windows, warn_unknown
+        from qkv.models.family import HAS_TASK
 
-    model = load_for(HAS_TASK, run, choose_device(device), threads)
+        model = load_for(HAS_TASK, run, choose_device(device), threads)
     columns = drop_missing(text=text, pair=pair)
     source = open_inputs(
         model.solver.task,

@@ -1,6 +1,7 @@
 """Results next to the columns of the user's table: predict, embed, documents, DataFrames, notebooks."""
 
 import csv
+import gc
 import json
 from datetime import date, datetime
 from pathlib import Path
@@ -262,6 +263,19 @@ def test_a_terminal_shows_the_ends_of_a_long_text(
     assert len(out) < 1_500 and " … " in out and "cat dog" in out
     assert main(["predict", str(classifier), text, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["text"] == text
+
+
+def test_nothing_is_collected_before_the_model_is_there(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    model = load(classifier)
+
+    def loaded(*given: Any) -> Model:
+        seen.append(gc.isenabled())
+        return model
+
+    monkeypatch.setattr("qkv.api.model.load_for", loaded)
+    assert main(["predict", str(classifier), "the cat"]) == 0
+    assert seen == [False] and gc.isenabled()
 
 
 def test_a_model_that_was_not_fine_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
