@@ -319,7 +319,7 @@ def test_parquet_columns_change_their_type(tmp_path: Path, first: Any, later: An
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-TYPED = {
+TYPED: dict[str, list[Any]] = {
     "text": ["the cat", None, "the dog"],
     "id": [2**60, 2, 3],
     "price": [0.1234567890123, None, 2.0],
