@@ -222,11 +222,13 @@ class Model:
         token once, in the window where it lies further from an edge; with "cls" a window weighs as much as the tokens
         counted in it. Vectors are float32 whatever the model computes in; messages count texts from 1.
 
-        layer None is the last one; 1, 2, … are the layers of a BERT or an ELMo, and 0 is what lies below them.
+        layer None is the last one; 1, 2, … are the layers of a BERT or an ELMo, and 0 are the embeddings.
 
-        A model that no task was put on gives the mean of the text's own tokens, without [CLS] and [SEP]: ELMo of its
-        layers in equal shares; word2vec of the words that have a vector, and `n_without_vector` says how many have
-        none. A text with no such word is an error, as an empty one is: its vector would be like nothing.
+        A model without a task head gives the mean of the text's own tokens, without [CLS] and [SEP]: ELMo of its layers
+        in equal shares; word2vec of the words that have a vector, and `n_without_vector` counts the others. A text
+        without such a word is an error, as an empty one is.
+
+        Of a DataFrame, the texts are in the column with a usual name ("text", …).
         """
         given = [texts] if isinstance(texts, str) else texts
         if is_frame(texts):  # whose items are its columns
@@ -465,16 +467,16 @@ def load(
 ) -> Model:
     """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
 
-    Without a name it is qkv-mini, a small Chinese and English BERT that lies in the package. Nothing reaches for the
-    network unless a hub id is given. `threads` is how many CPU threads torch may use; torch keeps one such number for
-    the whole process, so the model called last sets it.
+    Without a name it is qkv-mini, a small Chinese and English BERT that is part of the package. The network is used
+    only for a hub id. `threads` is the number of CPU threads of torch, which has one such number for the whole
+    process: the model called last sets it.
 
     `dtype` is what the model computes in: float32, bfloat16 or float16. With half the bits a GPU takes packed rows
     through one variable-length kernel (nn/multihead.py), and vectors change in their third digit; they are returned as
     float32 in any case.
 
-    A word2vec, NNLM, recurrent language model, ELMo or GPT, on which no task was put, embeds texts and tokens (`embed`,
-    `embed_tokens`), and says so when it is asked for something else.
+    A word2vec, NNLM, recurrent language model, ELMo or GPT without a task head embeds texts and tokens (`embed`,
+    `embed_tokens`); other methods raise an error that says so.
 
     >>> model = load()                                                            # doctest: +SKIP
     >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP

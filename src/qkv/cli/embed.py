@@ -25,7 +25,7 @@ from qkv.cli.options import (
 )
 from qkv.errors import InputError, listed
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import write
+from qkv.text.messages import translate, write
 
 if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks, Written
@@ -198,11 +198,11 @@ def embed_texts(
     if file:
         from qkv.cli.terminal import say_encodings
 
-        say_encodings(file)
         if out is not None and len(file) == 1 and _has_rows(file[0], text, out):
             _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json, unknown)
             warn_unknown(unknown.facts())
             return
+        say_encodings(file)
     number, stream = _open_texts(texts or [], file or [], lacks, skip_empty, text)
     if tokens:
         embed_tokens(loaded, stream, bool(normalize), layer, as_json, unknown)
@@ -267,9 +267,11 @@ def _rows_to_file(
     unknown: "UnknownCounter",
 ) -> None:
     from qkv.api.embed_files import embed_rows, open_rows
-    from qkv.cli.terminal import progress, say_windows
+    from qkv.cli.terminal import progress, say, say_windows
 
     source = open_rows(file, column)
+    if source.note:
+        say(f"{file}: {translate(source.note)}")
     with progress("embed", None) as advance:
         done = embed_rows(model, source, out, *how, advance, skip_empty, unknown, say_windows())
     _report(done, out, as_json)

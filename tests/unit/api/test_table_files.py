@@ -443,3 +443,21 @@ def test_names_that_are_taken() -> None:
         "input_label": "input_label",
         "id": "id",
     }
+
+
+def test_which_sheet_is_read(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said where there are several."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.title = "Data"
+    for row in (["text"], ["the cat"]):
+        book.active.append(row)
+    file, out = tmp_path / "a.xlsx", tmp_path / "out.csv"
+    for verb in (["predict", str(classifier), str(file)], ["embed", "--file", str(file), "--model", str(classifier)]):
+        book.save(file)
+        assert main([*verb, "--text", "text", "--out", str(out)]) == 0
+        assert "only sheet" not in capsys.readouterr().err
+        other = book.create_sheet("Other")
+        book.save(file)
+        assert main([*verb, "--text", "text", "--out", str(out)]) == 0
+        assert f"{file}: reading only sheet 'Data' of 2\n" in capsys.readouterr().err
+        book.remove(other)
