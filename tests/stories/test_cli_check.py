@@ -86,3 +86,30 @@ def test_files_that_are_not_there_or_not_readable(tmp_path: Path, check: Check) 
     assert "iconv -f gb18030" in check.err
     (tmp_path / "a.csv").write_bytes("评论,标签\n很好,好评\n太慢了,差评\n".encode("gb18030"))
     assert "2 examples (csv read as GB18030, text = '评论', label = '标签')" in check(tmp_path / "a.csv")
+
+
+def test_the_last_line_says_whether_there_are_errors(tmp_path: Path, check: Check) -> None:
+    repeated = "text,label\na good film,pos\na bad film,neg\na good film,pos\n"
+    for name, text in (("a.csv", repeated), ("a.txt", "A line.\n" + "x" * 1_200 + ".\n\nTwo. Three.\n")):
+        (tmp_path / name).write_text(text)
+        out = check(tmp_path / name)
+        assert "\nNo errors found, only remarks.\n" in out, "of repetitions and lengths"
+    (tmp_path / "a.csv").write_text("text,label\na good film,pos\na bad film,neg\n")
+    assert "\nNo errors found.\n" in check(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text(TRAIN)
+    assert "No errors found" not in check(tmp_path / "a.csv", code=1)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.xlsx"])
+def test_a_file_with_a_header_only(tmp_path: Path, check: Check, name: str) -> None:
+    """A fault for check; finetune cannot begin."""
+    file, run = tmp_path / name, tmp_path / "run"
+    if name.endswith("xlsx"):
+        book = pytest.importorskip("openpyxl").Workbook()
+        book.active.append(["text", "label"])
+        book.save(file)
+    else:
+        file.write_text("text\tlabel\n" if name.endswith("tsv") else "text,label\n")
+    assert f"{file} has 0 examples" in check(file, code=1)
+    assert main(["finetune", "classify", "--train", str(file), "--out", str(run)]) == 2
+    assert not run.exists()

@@ -153,11 +153,8 @@ def test_nothing_to_show(capsys: pytest.CaptureFixture[str], places: dict[str, s
 
 @pytest.mark.parametrize("name", ["word2vec", "elmo", "rnnlm"])
 def test_other_verbs_say_what_it_can_do(capsys: pytest.CaptureFixture[str], places: dict[str, str], name: str) -> None:
-    for words in (
-        ["fill", "[MASK]", "-m", places[name]],
-        ["attention", "a", "-m", places[name]],
-        ["predict", places[name], "a"],
-    ):
+    assert f"qkv finetune classify --model {places[name]}" in failed(capsys, "predict", places[name], "a")
+    for words in (["fill", "[MASK]", "-m", places[name]], ["attention", "a", "-m", places[name]]):
         assert "qkv embed TEXT --model" in failed(capsys, *words), words
     if name != "word2vec":
         assert "qkv embed TEXT --model" in failed(capsys, "similar", "cat", "-m", places[name])

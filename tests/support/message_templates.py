@@ -22,6 +22,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "qkv"
 SINKS = dict.fromkeys(("say", "write", "tell", "message", "fraction", "progress", "translate", "warn"), 0)
 SINKS |= {
     "InputError": 0,
+    "NoFieldError": 0,
     "RefusalError": 1,
     "UnknownQuestionError": 1,
     "Fault": 2,

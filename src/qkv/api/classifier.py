@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.api.model import Model
-from qkv.api.predict import frame_inputs, is_frame, make_examples
+from qkv.api.predict import frame_inputs, is_frame, make_examples, remembered_columns
 from qkv.data.labelled.examples import Place, TextExample
 from qkv.data.labelled.tables import find_usual_column, quote_names
 from qkv.errors import InputError, did_you_mean
@@ -36,6 +36,7 @@ from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.folders.own import add_to_record
 from qkv.models.table import open_model
 from qkv.tasks import classify
+from qkv.text.messages import write
 from qkv.train.device import device_named
 from qkv.train.log import Callback, Silent, WithCallbacks, for_stderr
 from qkv.train.run_folder import model_folder
@@ -164,7 +165,8 @@ class Classifier:
     `tokenizer`, all as in `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives
     features. `settings` are changes to a run's config in the words of `qkv finetune --set`, such as
     ["texts_per_step=16"]. `callbacks` have `on_log(line)` and `on_end(result)`: the lines of log.jsonl as they are
-    written, and the figures. After `fit`: `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
+    written, and the figures. After `fit`: `classes_`, `model_` (a `qkv.Model`), `result_` (the figures of the run) and
+    `columns_` (of a DataFrame, the columns by role, which `verbose` prints; `predict` uses the same).
 
     >>> judge = Classifier(transfer="features")                                               # doctest: +SKIP
     >>> judge.fit(["快递太慢", "质量很好", …], ["bad", "good", …]).predict(["下次还来"])      # doctest: +SKIP
@@ -214,7 +216,9 @@ class Classifier:
             )
         if isinstance(y, str) and is_frame(X):
             X, y = _split_frame(X, y)
-        texts = _texts(X)
+        texts, self.columns_ = _texts(X, {})
+        if self.columns_ and self.verbose:
+            write(f"columns of X: {', '.join(f'{role} = {name!r}' for role, name in self.columns_.items())}", err=True)
         if not texts:
             raise InputError("X is empty: there is nothing to learn from.")
         labels = parse_labels(y, self.kind)
@@ -309,6 +313,7 @@ class Classifier:
         form = LABEL_KINDS[task.kind] or "single"
         known = loaded.record.get(RECORD) or {"form": form, "classes": () if form == "numbers" else task.labels}
         made = cls(str(loaded.path), device=device, threads=threads)
+        made.columns_ = remembered_columns(loaded.record)
         made.model_, made._labels = model, restore_labels(known["form"], known["classes"])
         made.result_ = {"dev": loaded.record.get("scores")}
         return made
@@ -398,7 +403,7 @@ class Classifier:
 
     def _answers(self, X: Any) -> Iterator[Any]:
         self._require_fit()
-        for _, results in self.model_.predict_stream(_texts(X)):
+        for _, results in self.model_.predict_stream(_texts(X, getattr(self, "columns_", {}))[0]):
             yield from results
 
     def _require_fit(self) -> None:
@@ -408,22 +413,26 @@ class Classifier:
             )
 
 
-def _texts(X: Any) -> list[Any]:
-    """X as a list of texts or pairs; items are checked later."""
-    if is_frame(X) and (len(X.columns) > 2 or find_usual_column("text", [str(name) for name in X.columns], "X")):
-        rows = frame_inputs(X, "classify", {})
-        return [(row["text"], row["pair"]) if "pair" in row else row["text"] for row in rows]
-    if hasattr(X, "to_numpy"):  # a column or a small table of pandas
+def _texts(X: Any, remembered: Mapping[str, str]) -> tuple[list[Any], dict[str, str]]:
+    """X as a list of texts or pairs, whose items are checked later, and the columns of a DataFrame by role."""
+    if is_frame(X):
+        names = [str(name) for name in X.columns]
+        known = {role: name for role, name in remembered.items() if name in names}
+        if not known and len(names) <= 2 and not find_usual_column("text", names, "X"):
+            known = dict(zip(("text", "pair"), names, strict=False))
+        rows, columns = frame_inputs(X, "classify", known)
+        return [(row["text"], row["pair"]) if "pair" in row else row["text"] for row in rows], columns
+    if hasattr(X, "to_numpy"):  # a column of pandas
         X = X.to_numpy()
     if isinstance(X, np.ndarray):
         if X.ndim == 2 and X.shape[1] <= 2:
-            return X[:, 0].tolist() if X.shape[1] == 1 else [tuple(row) for row in X.tolist()]
+            return (X[:, 0].tolist() if X.shape[1] == 1 else [tuple(row) for row in X.tolist()]), {}
         if X.ndim != 1:
             raise InputError(f"X is an array of shape {X.shape}; give texts (n,) or pairs (n, 2).")
-        return X.tolist()
+        return X.tolist(), {}
     if isinstance(X, str | Mapping) or not isinstance(X, Iterable):
         raise InputError(f"X is {X!r:.60}; give a list of texts, or of pairs of texts.")
-    return list(X)
+    return list(X), {}
 
 
 def _split_frame(X: Any, y: str) -> tuple[Any, Any]:

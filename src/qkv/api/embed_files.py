@@ -24,13 +24,14 @@ import numpy as np
 
 from qkv.api.embedder import Embeddings, TokenVectors
 from qkv.api.model import Model
-from qkv.api.table_files import TableWriter, check_table_library, rename_taken, table_file
+from qkv.api.table_files import Columns, TableWriter, check_table_library, table_file
 from qkv.data.batch import Watch
 from qkv.data.labelled.binary_tables import TABLE_FORMATS
 from qkv.data.labelled.reader import TABLE_ENDINGS, Labelled, Row, labelled
 from qkv.data.readers import COMPRESSED, STDIN, check_text_file, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
+from qkv.models.family import ENCODES
 from qkv.text.unknown import UnknownCounter
 
 _Vector = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -92,17 +93,18 @@ class _TableVectors:
 
     def __init__(self, table: TableWriter, suffix: str, width: int) -> None:
         self._table, self._suffix, self._width = table, suffix, width
-        self.renamed: dict[str, str] = {}
+        self.columns: Columns | None = None  # chosen by the first row
 
     def add(self, texts: Sequence[str], part: Embeddings) -> None:
         for text, numbers, vector in zip(texts, _counts(part), part.vectors, strict=True):
             self._table.write({"text": text} | numbers | self._columns(vector))
 
-    def add_row(self, record: Mapping[str, Any], found: Mapping[str, Any], vector: _Vector | None) -> None:
+    def add_row(self, source: Labelled, row: Row, found: Mapping[str, Any], vector: _Vector | None) -> None:
         ours = {**found, **self._columns(vector)}
-        names = rename_taken(list(record), list(ours))
-        self.renamed |= {old: new for old, new in names.items() if old != new}
-        self._table.write({names[name]: value for name, value in record.items()} | ours)
+        if self.columns is None:
+            self.columns = Columns(source.fields, list(ours), open_ended=self._suffix == ".jsonl")
+            self._table.types = self.columns.rename(source.types)
+        self._table.write(self.columns.join(row.record or {}, ours))
 
     def _columns(self, vector: _Vector | None) -> dict[str, Any]:
         if self._suffix == ".parquet":
@@ -209,6 +211,7 @@ class Written:
     n_unknown: int = 0  # tokens that the vocabulary lacks
     n_empty: int = 0  # rows of a table without a vector
     renamed: Mapping[str, str] = field(default_factory=dict)  # columns of the input with another name
+    lost: Sequence[str] = ()  # fields of JSON lines that have no column
 
 
 def file_texts(
@@ -231,7 +234,9 @@ def _placed(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def _placed_rows(source: Labelled) -> Iterator[tuple[str, str]]:
-    return ((str(row.place), row.examples[0].text if row.examples else "") for row in source.rows())
+    for row in source.rows():
+        source.faults.clear()  # they would grow with the file
+        yield str(row.place), row.examples[0].text if row.examples else ""
 
 
 def is_table(path: Path) -> bool:
@@ -375,6 +380,7 @@ def embed_rows(
 
     def texts() -> Iterator[str]:
         for number, row in enumerate(source.rows(), 1):
+            source.faults.clear()  # they would grow with the file
             text = row.examples[0].text if row.examples else ""
             has_vector = model.lacks(text) is None
             if has_vector or not skip_empty:
@@ -395,12 +401,14 @@ def embed_rows(
             if suffix == ".npy":
                 matrix.add_vector(np.full(width, np.nan, np.float32) if vector is None else vector)
             else:
-                table.add_row(row.record or {}, {"row": number, **numbers}, vector)
+                table.add_row(source, row, {"row": number, **numbers}, vector)
             for name, value in numbers.items():
                 totals[name] += value or 0
             totals["n_texts" if vector is not None else "n_empty"] += 1
 
-        empty = {"n_tokens": None, "n_windows": None}
+        empty = dict.fromkeys(["n_tokens", "n_windows", "n_unknown"])
+        if model.opened.ability(ENCODES).known is not None:  # words may be without a vector
+            empty["n_without_vector"] = None
         for _, part in embed_parts(model, texts(), pooling, normalize, layer, unknown, watch):
             for numbers, vector in zip(_counts(part), part.vectors, strict=True):
                 while not waiting[0][2]:
@@ -415,5 +423,6 @@ def embed_rows(
         if suffix == ".npy":
             matrix.finish()
     seconds = round(time.perf_counter() - began, 3)
-    renamed = {} if suffix == ".npy" else table.renamed
-    return Written(str(out), width=width, seconds=seconds, renamed=renamed, **totals)
+    columns = None if suffix == ".npy" else table.columns
+    renamed, lost = ({}, []) if columns is None else (columns.renamed, list(columns.lost))
+    return Written(str(out), width=width, seconds=seconds, renamed=renamed, lost=lost, **totals)

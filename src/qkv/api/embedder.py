@@ -77,6 +77,10 @@ class Embeddings:
     n_windows: NDArray[np.int64]  # (texts,)
     n_unknown: NDArray[np.int64]  # (texts,) tokens that stand for what the vocabulary lacks
     n_without_vector: NDArray[np.int64] | None = None  # (texts,) words left out of the mean; None: each has a vector
+    model: str = ""  # its name
+
+    def __repr__(self) -> str:
+        return f"Embeddings({len(self):,} texts × {self.shape[1]:,}{f', {self.model}' if self.model else ''})"
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -380,7 +384,18 @@ def _characters(text: str) -> int:
 def check_texts(texts: list[str], before: int) -> None:
     for number, text in enumerate(texts, start=before + 1):
         if not isinstance(text, str):
+            if is_missing(text):
+                raise InputError(f"Text {number} is missing ({text}): leave it out, or give it a word.")
             raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
+
+
+def is_missing(value: object) -> bool:
+    """Whether this is how a table says that a value is missing: None, NaN, and NA and NaT of pandas.
+
+    >>> is_missing(float("nan")), is_missing(None), is_missing(0.5)
+    (True, True, False)
+    """
+    return value is None or type(value).__name__ == "NAType" or (not isinstance(value, np.ndarray) and value != value)
 
 
 def describe_empty_text(name: str) -> str:

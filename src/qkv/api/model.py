@@ -39,7 +39,20 @@ from qkv.data.batch import Batch, Watch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import WithHeads
-from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Ability, Encodes, Loading, Opened
+from qkv.models.family import (
+    ATTENDS,
+    ENCODES,
+    FEEDS,
+    FILLS,
+    HAS_TASK,
+    JUDGES_PAIRS,
+    TAKES_HEAD,
+    TRANSLATES,
+    Ability,
+    Encodes,
+    Loading,
+    Opened,
+)
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
 from qkv.nn.layers import attention_records
@@ -209,17 +222,23 @@ class Model:
         token once, in the window where it lies further from an edge; with "cls" a window weighs as much as the tokens
         counted in it. Vectors are float32 whatever the model computes in; messages count texts from 1.
 
-        layer None is the last one; 1, 2, … are the layers of a BERT or an ELMo, and 0 is what lies below them.
+        layer None is the last one; 1, 2, … are the layers of a BERT or an ELMo, and 0 are the embeddings.
 
-        A model that no task was put on gives the mean of the text's own tokens, without [CLS] and [SEP]: ELMo of its
-        layers in equal shares; word2vec of the words that have a vector, and `n_without_vector` says how many have
-        none. A text with no such word is an error, as an empty one is: its vector would be like nothing.
+        A model without a task head gives the mean of the text's own tokens, without [CLS] and [SEP]: ELMo of its layers
+        in equal shares; word2vec of the words that have a vector, and `n_without_vector` counts the others. A text
+        without such a word is an error, as an empty one is.
+
+        Of a DataFrame, the texts are in the column with a usual name ("text", …).
         """
         given = [texts] if isinstance(texts, str) else texts
+        if is_frame(texts):  # whose items are its columns
+            given = [row["text"] for row in frame_inputs(texts, "classify", {})[0]]
         parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
         if not parts:
             nothing = np.zeros(0, dtype=np.int64)
-            return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing, nothing)
+            return Embeddings(
+                np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing, nothing, model=self.name
+            )
         without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
         return Embeddings(
             np.concatenate([part.vectors for part in parts]),
@@ -227,6 +246,7 @@ class Model:
             np.concatenate([part.n_windows for part in parts]),
             np.concatenate([part.n_unknown for part in parts]),
             np.concatenate(without) if without else None,
+            self.name,
         )
 
     def embed_stream(
@@ -334,13 +354,15 @@ class Model:
         overlapping windows; every result says n_tokens, n_windows and n_unknown.
 
         A Series of pandas is a list of texts; of a DataFrame the columns are those named in training, or those with
-        usual names ("text", "question", …).
+        usual names ("text", "question", …), and `columns` of the result says which.
         """
         task = self.solver.task
+        columns: dict[str, str] = {}
         if is_frame(inputs):
-            inputs = frame_inputs(inputs, task.name, remembered_columns(self.record))
+            inputs, columns = frame_inputs(inputs, task.name, remembered_columns(self.record))
         single = is_one_input(inputs, task.example, task.paired)
-        return Predictions(result for _, part in self.predict_stream([inputs] if single else inputs) for result in part)
+        parts = self.predict_stream([inputs] if single else inputs)
+        return Predictions((result for _, part in parts for result in part), columns)
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
@@ -445,16 +467,16 @@ def load(
 ) -> Model:
     """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
 
-    Without a name it is qkv-mini, a small Chinese and English BERT that lies in the package. Nothing reaches for the
-    network unless a hub id is given. `threads` is how many CPU threads torch may use; torch keeps one such number for
-    the whole process, so the model called last sets it.
+    Without a name it is qkv-mini, a small Chinese and English BERT that is part of the package. The network is used
+    only for a hub id. `threads` is the number of CPU threads of torch, which has one such number for the whole
+    process: the model called last sets it.
 
     `dtype` is what the model computes in: float32, bfloat16 or float16. With half the bits a GPU takes packed rows
     through one variable-length kernel (nn/multihead.py), and vectors change in their third digit; they are returned as
     float32 in any case.
 
-    A word2vec, NNLM, recurrent language model, ELMo or GPT, on which no task was put, embeds texts and tokens (`embed`,
-    `embed_tokens`), and says so when it is asked for something else.
+    A word2vec, NNLM, recurrent language model, ELMo or GPT without a task head embeds texts and tokens (`embed`,
+    `embed_tokens`); other methods raise an error that says so.
 
     >>> model = load()                                                            # doctest: +SKIP
     >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP
@@ -474,5 +496,14 @@ def load_for(
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
     opened = open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place))
+    if wanted == HAS_TASK and not opened.has(HAS_TASK) and (opened.has(TAKES_HEAD) or opened.has(FEEDS)):
+        raise InputError(
+            f"{name} is not fine-tuned, so it cannot predict: "
+            f"qkv finetune classify --model {name} --train FILE --out RUN."
+        )
+    if wanted == ATTENDS and opened.has(TRANSLATES):
+        raise InputError(
+            f"{name} translates: its attention is between a text and its translation, which qkv look {name} shows."
+        )
     opened.ability(wanted)
     return Model(opened, place, threads)

@@ -4,20 +4,20 @@ Files of results are written atomically.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from qkv.api.embedder import html_table
-from qkv.api.table_files import TableWriter, format_cell, rename_taken, table_file
+from qkv.api.embedder import html_table, is_missing
+from qkv.api.table_files import Columns, TableWriter, format_cell, table_file
 from qkv.data.labelled.binary_tables import TABLE_FORMATS
 from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput, is_two_texts
 from qkv.data.labelled.opened import Wanted
 from qkv.data.labelled.reader import Labelled, Row, labelled, labelling_for
-from qkv.data.readers import STDIN, read_stdin_lines, read_whole
-from qkv.errors import InputError
+from qkv.data.readers import STDIN, check_file, read_stdin_lines, read_whole
+from qkv.errors import InputError, listed
 from qkv.tasks.table import AnyTask
 from qkv.text.languages import is_language
 from qkv.text.tokenizer import Tokenizer
@@ -39,14 +39,21 @@ def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> 
 
 
 class Predictions(list[Any]):
-    """Results of `Model.predict`: a list that a notebook shows as a table."""
+    """Results of `Model.predict`: a list that a notebook shows as a table. `columns` are those of a DataFrame."""
+
+    def __init__(self, results: Iterable[Any] = (), columns: Mapping[str, str] | None = None) -> None:
+        super().__init__(results)
+        self.columns = dict(columns or {})
 
     def _repr_html_(self) -> str:
         rows = [one.to_dict() for one in self[:_SHOWN]]
         names = list({name: None for row in rows for name in row if name not in UNTABLED})
         more = f", the first {_SHOWN}" if len(self) > _SHOWN else ""
-        cells = [[format_cell(row.get(name)) for name in names] for row in rows]
+        cells = [[format_cell(_flat(row.get(name))) for name in names] for row in rows]
         return html_table(names, cells, f"{len(self):,} predictions{more}")
+
+
+_INPUT_ROLES = ("text", "context", "pair", "question", "choices")
 
 
 def is_frame(value: Any) -> bool:
@@ -54,26 +61,33 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "columns") and hasattr(value, "to_numpy") and hasattr(value, "__getitem__")
 
 
-def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of a DataFrame as inputs: {"text": …}, with "pair", "question" or "choices" if there are any."""
+def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the rows of a DataFrame as inputs, {"text": …}, with "pair", "question" or "choices" if there are any; and
+    the columns that they are from."""
     names = [str(name) for name in frame.columns]
     labelling = labelling_for(task)
     known = {role: name for role, name in remembered.items() if role in labelling.roles}
     wanted = Wanted(Path("the DataFrame"), labelling, {}, needs_labels=False, remembered=known).recall(names)
     columns = labelling.columns(wanted, names, "the DataFrame")
     inputs: dict[str, list[Any]] = {}
-    for role in ("text", "context", "pair", "question", "choices"):
+    for role in _INPUT_ROLES:
         if role in columns:
             parts = [columns[role]] if columns[role] in names else columns[role].split(",")
             cells = [_column(frame, names, part) for part in parts]
             inputs["text" if role == "context" else role] = (
                 cells[0] if len(cells) == 1 else [list(row) for row in zip(*cells, strict=True)]
             )
-    return [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
+    rows = [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
+    return rows, {role: name for role, name in columns.items() if role in _INPUT_ROLES}
 
 
 def _column(frame: Any, names: Sequence[str], name: str) -> list[Any]:
     values: list[Any] = frame[frame.columns[names.index(name)]].to_numpy().tolist()
+    if (row := next((row for row, value in enumerate(values, 1) if is_missing(value)), None)) is not None:
+        raise InputError(
+            f"The DataFrame has no value ({values[row - 1]}) in row {row:,} of the column {name!r}. "
+            f"Leave such rows out: frame.dropna(subset=[{name!r}])."
+        )
     return values
 
 
@@ -99,6 +113,9 @@ def describe_empty(name: str) -> str:
 # Files.
 
 _SHOWN = 20  # predictions in a notebook
+_LISTED = 20  # inputs without a text, of which the others are counted
+_FIRST = ("label", "labels", "value", "probability")
+_LISTS = (dict, list, tuple)
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio", *TABLE_FORMATS)
 OPTIONS = {"question": "--question", "pair": "--with", "choices": "--choice"}
 NEEDED = {"question": "a question: --question TEXT", "choices": "at least two choices: --choice TEXT --choice TEXT"}
@@ -107,7 +124,7 @@ UNTABLED = ("n_best",)  # too much for a cell
 
 
 class Answered(NamedTuple):
-    """One input and its result. A row of a table without a text has no example and no result."""
+    """One input and its result. A row without a text has no example and no result."""
 
     place: Place
     record: Mapping[str, Any] | None  # columns or fields of the input; None if it has none
@@ -116,65 +133,92 @@ class Answered(NamedTuple):
 
 
 class Inputs:
-    """Unlabelled examples from any source; `faults` lists what was left out, complete when all were read.
+    """Unlabelled examples from any source, in bounded memory.
 
-    A text without tokens is left out; a single such line does not stop a file of millions.
+    A text without tokens is left out; a single such line does not stop a file of millions. `faults` are the first of
+    those, `n_left_out` is their number; both are complete when all inputs were read.
     """
 
-    def __init__(self, source: Iterable[Example], tokenizer: Tokenizer, note: str = "") -> None:
-        """`note` describes how a file was read."""
+    def __init__(self, source: Iterable[Example] | Iterable[Row], tokenizer: Tokenizer, note: str = "") -> None:
+        """`note` describes how a file was read, or what of a folder is not."""
         self._source, self._tokenizer, self.note = source, tokenizer, note
-        self._own: list[Fault] = []
-        self._waiting: deque[tuple[Place, Mapping[str, Any] | None, Example | None]] = deque()
-
-    @property
-    def faults(self) -> list[Fault]:
-        """The faults in the order of the input, as far as it was read."""
-        return sorted([*getattr(self._source, "faults", ()), *self._own], key=lambda fault: fault.place)
+        self.faults: list[Fault] = []
+        self.n_left_out = 0
+        self.keeps_rows = False  # for `join`
+        self._waiting: deque[Answered] = deque()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of a table; () for other sources."""
-        return getattr(self._source, "names", ())
+        """The columns of a table, the fields at the beginning of JSON records; () for other sources."""
+        return getattr(self._source, "fields", ())
+
+    @property
+    def is_table(self) -> bool:
+        return bool(getattr(self._source, "names", ()))
+
+    @property
+    def is_files(self) -> bool:
+        return isinstance(self._source, Documents)
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """The types of the columns of a parquet or Arrow file."""
+        return getattr(self._source, "types", {})
 
     @property
     def has_records(self) -> bool:
-        """Whether the rows of the source have columns or fields, which results are written next to."""
-        return bool(getattr(self._source, "has_records", False))
+        """Whether a row without a text is written without a result: rows of tables, JSON records, files."""
+        return bool(getattr(self._source, "has_records", False)) or self.is_files
 
     def _rows(self) -> Iterator[Row]:
-        if isinstance(self._source, Labelled):
-            return self._source.rows()
-        return (Row(example.place, None, [example]) for example in self._source)
+        source = self._source.rows() if isinstance(self._source, Labelled) else self._source
+        for row in source:
+            yield row if isinstance(row, Row) else Row(row.place, None, [row])
 
     def __iter__(self) -> Iterator[Example]:
-        self._own = []
+        self.faults, self.n_left_out = [], 0
         self._waiting.clear()
         for row in self._rows():
+            self._note_faults()
             kept = False
             for example in row.examples:
                 name = empty_part(example, self._tokenizer)
                 if name is None:
                     kept = True
                     unlabelled = example.unlabelled()
-                    self._waiting.append((row.place, row.record, unlabelled))
+                    if self.keeps_rows:
+                        self._waiting.append(Answered(row.place, row.record, unlabelled, None))
                     yield unlabelled
                 else:
-                    self._own.append(Fault(example.place, "empty text", describe_empty(name), "dropped"))
-            if not kept and row.record is not None:
-                self._waiting.append((row.place, row.record, None))
+                    self._leave_out(Fault(example.place, "empty text", describe_empty(name), "dropped"))
+            if self.keeps_rows and not kept and row.record is not None:
+                self._waiting.append(Answered(row.place, row.record, None, None))
+        self._note_faults()
+
+    def _note_faults(self) -> None:
+        """Take over the faults of the file, which would grow with it."""
+        if isinstance(self._source, Labelled):
+            for fault in self._source.faults:
+                self._leave_out(fault)
+            self._source.faults.clear()
+
+    def _leave_out(self, fault: Fault) -> None:
+        if fault.action == "dropped":
+            self.n_left_out += 1
+            if len(self.faults) < _LISTED:
+                self.faults.append(fault)
 
     def join(self, results: Iterable[Any]) -> Iterator[Answered]:
         """Yield the inputs with these results, the next ones in order, and rows without a text where they were."""
         for result in results:
-            while self._waiting[0][2] is None:
-                yield Answered(*self._waiting.popleft(), None)
-            yield Answered(*self._waiting.popleft(), result)
+            while self._waiting[0].example is None:
+                yield self._waiting.popleft()
+            yield self._waiting.popleft()._replace(result=result)
 
     def rest(self) -> Iterator[Answered]:
         """Yield the rows without a text after the last result."""
         while self._waiting:
-            yield Answered(*self._waiting.popleft(), None)
+            yield self._waiting.popleft()
 
 
 def open_inputs(
@@ -199,7 +243,8 @@ def open_inputs(
     if document or folder:
         if columns or format:
             raise InputError("Columns and a format are for a file of many texts, not for documents.")
-        return Inputs(_examples(task, read_documents(given), question, pair, tuple(choices)), tokenizer)
+        documents = Documents(given, task, question, pair, tuple(choices))
+        return Inputs(documents, tokenizer, documents.note)
     if len(given) == 1 and given[0] != STDIN and is_file(given[0]):
         if question or pair or choices:
             raise InputError(
@@ -227,17 +272,35 @@ def open_inputs(
     return Inputs(typed, tokenizer)
 
 
-def read_documents(given: Sequence[str]) -> Iterator[tuple[Place, str]]:
-    """Yield each file as one text with its name; of a folder every .txt file in it, by name."""
-    for name in given:
-        if is_folder(name):
+class Documents:
+    """Files as one text each; of a folder every .txt file in it, by name."""
+
+    def __init__(
+        self, given: Sequence[str], task: AnyTask, question: str | None, pair: str | None, choices: tuple[str, ...]
+    ) -> None:
+        self._asked = task, question, pair, choices
+        self._files: list[Path] = []
+        others: list[str] = []
+        for name in given:
+            if not is_folder(name):
+                self._files.append(check_file(name))
+                continue
             folder = Path(name).expanduser()
-            files = sorted(file for file in folder.rglob("*") if file.suffix.lower() == ".txt" and file.is_file())
-            if not files:
+            found = sorted(one for one in folder.rglob("*") if one.is_file() and not one.name.startswith("."))
+            texts = {file: None for file in found if file.suffix.lower() == ".txt"}
+            if not texts:
                 raise InputError(f"{name} has no .txt file. Give files, or a folder of .txt files, one document each.")
-            yield from ((Place(str(file), 0), read_whole(file)) for file in files)
-        else:
-            yield Place(name, 0), read_whole(name)
+            self._files += texts
+            others += [str(file.relative_to(folder)) for file in found if file not in texts]
+        self.note = (
+            f"files that do not end in .txt and are not read: {len(others):,} ({listed(others, 5)})" if others else ""
+        )
+
+    def __iter__(self) -> Iterator[Row]:
+        for file in self._files:
+            place = Place(str(file), 0)
+            examples = _examples(self._asked[0], [(place, read_whole(file))], *self._asked[1:])
+            yield Row(place, {"file": str(file)}, list(examples))
 
 
 def remembered_columns(record: Mapping[str, Any]) -> dict[str, str]:
@@ -264,13 +327,17 @@ def check_is_text(name: str, languages: bool = False) -> None:
 
 
 def is_folder(name: str) -> bool:
-    return name != "" and len(name) < 1_000 and "\0" not in name and Path(name).expanduser().is_dir()
+    return name != "" and _is_path(name, Path.is_dir)
 
 
 def is_file(name: str) -> bool:
+    return _is_path(name, Path.is_file)
+
+
+def _is_path(name: str, kind: Callable[[Path], bool]) -> bool:
     try:
-        return Path(name).expanduser().is_file()
-    except (OSError, ValueError, RuntimeError):  # a text may be too long for a name, or hold a NUL
+        return kind(Path(name).expanduser())
+    except (OSError, ValueError, RuntimeError):  # a text may be too long for a name, hold a NUL, or begin with ~
         return False
 
 
@@ -301,8 +368,9 @@ def make_record(example: Example, result: Any) -> dict[str, Any]:
 class ResultWriter(AbstractContextManager["ResultWriter"]):
     """Writes results as they come to a .jsonl, .csv, .tsv, .parquet or .xlsx file; the file is complete or absent.
 
-    The rows of a table, and JSON records, keep their columns, in order, before those of the result; their row number is
-    in the column "row". `labels` get a column each, "p_" and the label, with its probability.
+    Every row has the columns of the input (the text, if it is no table), then where it was (row, line), the result
+    (label, probability, "p_" and each of `labels`), and further facts. Rows of tables, JSON records and documents
+    without a text stay, without a result.
     """
 
     def __init__(
@@ -310,13 +378,14 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
     ) -> None:
         """Without `pairs` a classifier's table has no column for the second text."""
         self.path, self.suffix, self.count, self.empty = path, suffix, 0, 0
-        self.renamed: dict[str, str] = {}  # input columns with another name, since a result has theirs
-        self._without = set(UNTABLED) if pairs else {*UNTABLED, "pair"}
-        self._labels, self._inputs = tuple(labels), inputs
+        self.columns: Columns | None = None
+        self._pairs, self._labels, self._inputs = pairs, tuple(labels), inputs
+        if inputs is not None:
+            inputs.keeps_rows = True
         self._file = table_file(path, suffix)
         self._table: TableWriter
         self._before: list[Answered] = []  # rows without a result before the first one
-        self._columns: tuple[dict[str, str], list[str]] | None = None  # input name → output name; result columns
+        self._said: list[str] = []  # columns of the result
         self._rows = 0
 
     def __enter__(self) -> Self:
@@ -324,85 +393,85 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         return self
 
     def add(self, examples: Sequence[Any], results: Sequence[Any]) -> None:
-        if self._inputs is None or not self._inputs.has_records:
-            for example, result in zip(examples, results, strict=True):
-                self._write_plain(example, result)
-            return
-        for one in self._inputs.join(results):
-            self._write_row(one)
-
-    def _write_plain(self, example: Any, result: Any) -> None:
-        line = make_record(example, result)
-        shares = self._shares(result.to_dict())
-        if self.suffix == ".jsonl":
-            self._table.write(line)
+        if self._inputs is None:
+            found = zip(examples, results, strict=True)
+            answered: Iterable[Answered] = (Answered(one.place, None, one, result) for one, result in found)
         else:
-            first = ["file"] if "file" in line else ["line"]
-            names = [*first, *example.columns[1:], *result.to_dict()]
-            row = {name: line.get(name) for name in names if name not in self._without}
-            self._table.write({name: _flat(name, value) for name, value in row.items()} | shares)
-        self.count += 1
+            answered = self._inputs.join(results)
+        for one in answered:
+            self._write(one)
 
-    def _shares(self, result: Mapping[str, Any]) -> dict[str, float]:
-        """Return a column for the probability of each label."""
-        found = result.get("probabilities")
-        return {f"p_{label}": found.get(label, 0.0) for label in self._labels} if isinstance(found, dict) else {}
+    def facts(self) -> dict[str, Any]:
+        """What was written, for a program."""
+        renamed, lost = ({}, []) if self.columns is None else (self.columns.renamed, list(self.columns.lost))
+        return {
+            "out": str(self.path), "n_results": self.count, "n_empty": self.empty, "renamed": renamed, "lost": lost
+        }  # fmt: skip
 
-    def _write_row(self, one: Answered) -> None:
-        if one.result is None and self._columns is None:
+    def _write(self, one: Answered) -> None:
+        if self.columns is None and one.result is None:
             self._before.append(one)
             return
-        if self._columns is None:
+        if self.columns is None:
             self._choose_columns(one)
-        assert self._columns is not None
-        names, said = self._columns
+        assert self.columns is not None
         self._rows += 1
-        result = {} if one.result is None else one.result.to_dict()
-        shares = self._shares(result)
-        ours: dict[str, Any] = {"row": self._rows, "line": one.place.line}
-        found = {name: result.get(name, shares.get(name, ours.get(name))) for name in said}
-        record = one.record or {}
-        if self.suffix == ".jsonl":
-            kept = {new: record[old] for old, new in names.items() if old in record}
-            rest = {rename_taken([name], said)[name]: value for name, value in record.items() if name not in names}
-            self._table.write(kept | rest | found)
-        else:
-            kept = {new: record.get(old) for old, new in names.items()}
-            self._table.write(kept | {name: _flat(name, value) for name, value in found.items()})
+        result = self._result(one.result)
+        found = {"row": self._rows, "line": one.place.line or None} | result
+        ours = {name: found.get(name) for name in self._said}
+        self._table.write(self.columns.join(self._record(one), ours))
         if one.result is None:
             self.empty += 1
         else:
             self.count += 1
 
+    def _result(self, result: Any) -> dict[str, Any]:
+        """Return a result as columns: label and probability, the probability of each label, then the others."""
+        if result is None:
+            return {}
+        found = result.to_dict()
+        if self.suffix == ".jsonl":
+            return dict(found)
+        shares = found.get("probabilities")
+        columns = {}
+        if self._labels and isinstance(shares, dict):
+            columns = {f"p_{label}": shares.get(label, 0.0) for label in self._labels}
+            del found["probabilities"]
+        lead = {name: found.pop(name) for name in _FIRST if name in found}
+        return {name: _flat(value) for name, value in (lead | columns | found).items() if name not in UNTABLED}
+
+    def _record(self, one: Answered) -> Mapping[str, Any]:
+        if one.record is not None:
+            return one.record
+        assert one.example is not None, "an input without a record and without a text is left out"
+        named: dict[str, Any] = dict.fromkeys(one.example.columns[1:]) if self.suffix != ".jsonl" else {}
+        if not self._pairs:
+            named.pop("pair", None)
+        return named | one.example.record()
+
     def _choose_columns(self, first: Answered | None) -> None:
-        """Choose the columns by the first result: of the input, label and probability, each label, then the others."""
-        assert self._inputs is not None
-        said: list[str] = []
-        if first is not None:
-            result = first.result.to_dict()
-            shares = {} if self.suffix == ".jsonl" else self._shares(result)
-            lead = [name for name in result if name in ("label", "labels", "probability", "value")]
-            others = [name for name in result if name not in lead and (self.suffix == ".jsonl" or name not in UNTABLED)]
-            said = [*lead, *shares, *others]
-        numbers = ["row", "line"] if self._inputs.names else ["line"]
-        said = [*said, *numbers] if self.suffix != ".jsonl" else [*numbers, *said]
-        seen = [one.record or {} for one in (*self._before, first) if one is not None]
-        held = self._inputs.names or tuple({name: None for record in seen for name in record})
-        names = rename_taken(held, said)
-        self.renamed = {old: new for old, new in names.items() if old != new}
-        self._columns = names, said
+        """Choose the columns by the first row with a result, if there is one."""
+        is_table = self._inputs is not None and self._inputs.is_table
+        is_files = self._inputs is not None and self._inputs.is_files
+        numbers = ["row", "line"] if is_table else [] if is_files else ["line"]
+        self._said = [*numbers, *(self._result(first.result) if first is not None else ())]
+        seen = [self._record(one) for one in (*self._before, first) if one is not None]
+        held = (self._inputs.names if self._inputs else ()) or tuple({name: None for one in seen for name in one})
+        self.columns = Columns(held, self._said, open_ended=self.suffix == ".jsonl")
+        if self._inputs is not None:
+            self._table.types = self.columns.rename(self._inputs.types)
         waiting, self._before = self._before, []
         for one in waiting:
-            self._write_row(one)
+            self._write(one)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if kind is None and self._inputs is not None and self._inputs.has_records:
+        if kind is None and self._inputs is not None:
             try:
                 for one in self._inputs.rest():
-                    self._write_row(one)
-                if self._columns is None:
+                    self._write(one)
+                if self.columns is None:
                     self._choose_columns(None)
             except BaseException as failed:
                 self._file.__exit__(type(failed), failed, failed.__traceback__)
@@ -410,6 +479,6 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         return self._file.__exit__(kind, error, trace)
 
 
-def _flat(name: str, value: Any) -> Any:
-    """Return a value of a result for a cell: objects and lists as one text."""
-    return format_cell(value) if isinstance(value, dict | list | tuple) else value
+def _flat(value: Any) -> Any:
+    """Return a value of a result for a cell: rounded numbers; objects and lists as one text."""
+    return round(value, 6) if isinstance(value, float) else format_cell(value) if isinstance(value, _LISTS) else value

@@ -163,7 +163,7 @@ class Translator(Translates):
         """Refuse texts that are too long before any is translated; return the number of texts.
 
         Each comes with what messages call it, as for `stream_placed`. All are looked at, a few in memory at a time: the
-        first that is too long is told in full, and how many others are.
+        error describes the first that is too long, and counts the others.
         """
         count = 0
         first: tuple[str, str, int] | None = None

@@ -50,12 +50,13 @@ def draw_attention(
     one byte each: {name, attn, shape, layers, heads, left, right, texts}. With --out, --json prints one document
     about the file: out, layers, heads, n_tokens.
     """
+    from qkv.models.family import ATTENDS
     from qkv.report.attention import caption_texts, choose
 
     suffix = suffix_of(out, _ENDINGS) if out is not None else None
     caption_texts(lang)
     text = text_or_stdin(text)
-    loaded = load_model(model)
+    loaded = load_model(model, ATTENDS)
     one = suffix == ".svg" or (suffix is None and not as_json)
     wanted_layer = loaded.config.layers - 1 if layer is None and one else layer
     wanted_head = 0 if head is None and one else head

@@ -24,6 +24,8 @@ from qkv.errors import InputError
 from qkv.text.messages import translate, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qkv.data.corpus.check import CorpusReport
     from qkv.data.labelled.check import LabelledReport, Lengths
     from qkv.data.pairs.batching import Languages
@@ -55,10 +57,7 @@ def print_labelled(report: "LabelledReport") -> None:
     print_facts(rows)
     _print_labels(report)
     print_findings(report.counts, report.findings, LABELLED_FINDINGS)
-    if report.sound:
-        write("\nNo errors found.")
-    for note in report.notes:
-        write(f"\nnote: {note}")
+    _print_end(bool(report.counts), report.has_faults, report.notes)
 
 
 def _print_labels(report: "LabelledReport") -> None:
@@ -136,6 +135,14 @@ def check_pair_files(
     _exit(report.has_faults)
 
 
+def _print_end(has_findings: bool, has_faults: bool, notes: "Sequence[str]") -> None:
+    """Print the last line of a report without faults, and its notes."""
+    if not has_faults:
+        write("\nNo errors found, only remarks." if has_findings else "\nNo errors found.")
+    for note in notes:
+        write(f"\nnote: {note}")
+
+
 def _exit(has_faults: bool) -> None:
     """End with exit code 1 if something is wrong."""
     if has_faults:
@@ -181,10 +188,7 @@ def print_pairs(report: "PairReport") -> None:
         )
     print_facts(rows)
     print_findings(report.counts, report.findings, PAIR_FINDINGS)
-    if report.sound:
-        write("\nNo errors found.")
-    for note in report.notes:
-        write(f"\nnote: {note}")
+    _print_end(bool(report.counts), report.has_faults, report.notes)
 
 
 def _describe_pair_lengths(lengths: "Lengths") -> str:
@@ -363,10 +367,7 @@ def _print(report: "CorpusReport") -> None:
         ],
     )
     print_findings(report.counts, report.findings, CORPUS_FINDINGS)
-    if not report.counts and report.documents:
-        write("\nNo errors found.")
-    for limit in report.limits:
-        write(f"\nnote: {limit}")
+    _print_end(bool(report.counts), report.has_faults, report.limits)
 
 
 def _size(count: int) -> str:

@@ -21,10 +21,11 @@ from qkv.cli.options import (
     check_not_read,
     choose_device,
     load_model,
+    quick_start,
 )
-from qkv.errors import InputError
+from qkv.errors import InputError, listed
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import write
+from qkv.text.messages import translate, write
 
 if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks, Written
@@ -171,11 +172,12 @@ def embed_texts(
 
     --json prints one line per text: text, n_tokens, n_windows, n_unknown, vector (for word vectors also
     n_without_vector); with --tokens: text, n_windows, n_unknown, tokens (token, start, end, vector). With --out, one
-    document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed.
+    document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed, lost.
     """
-    from qkv.api.embed_files import check_name
-    from qkv.cli.terminal import warn_unknown
-    from qkv.text.unknown import UnknownCounter
+    with quick_start():
+        from qkv.api.embed_files import check_name
+        from qkv.cli.terminal import warn_unknown
+        from qkv.text.unknown import UnknownCounter
 
     if out is not None:
         check_name(out)
@@ -196,11 +198,11 @@ def embed_texts(
     if file:
         from qkv.cli.terminal import say_encodings
 
-        say_encodings(file)
         if out is not None and len(file) == 1 and _has_rows(file[0], text, out):
             _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json, unknown)
             warn_unknown(unknown.facts())
             return
+        say_encodings(file)
     number, stream = _open_texts(texts or [], file or [], lacks, skip_empty, text)
     if tokens:
         embed_tokens(loaded, stream, bool(normalize), layer, as_json, unknown)
@@ -265,9 +267,11 @@ def _rows_to_file(
     unknown: "UnknownCounter",
 ) -> None:
     from qkv.api.embed_files import embed_rows, open_rows
-    from qkv.cli.terminal import progress, say_windows
+    from qkv.cli.terminal import progress, say, say_windows
 
     source = open_rows(file, column)
+    if source.note:
+        say(f"{file}: {translate(source.note)}")
     with progress("embed", None) as advance:
         done = embed_rows(model, source, out, *how, advance, skip_empty, unknown, say_windows())
     _report(done, out, as_json)
@@ -286,6 +290,8 @@ def _report(done: "Written", out: Path, as_json: bool) -> None:
         say(f"{done.n_without_vector:,} of {done.n_tokens:,} words have no vector and are not in the means")
     if done.n_empty:
         say(f"rows without a text, which have no vector: {done.n_empty:,}")
+    if done.lost:
+        say(f"fields that only later lines have, not written: {listed(map(repr, done.lost), 3)}")
     if done.renamed:
         say("columns of the input: " + ", ".join(f"{old!r} is now {new!r}" for old, new in done.renamed.items()))
 

@@ -1,6 +1,8 @@
 """What several verbs share: options (model, device, `--json`, columns of labelled files, run settings), their checks,
 and help in the user's language."""
 
+import gc
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from qkv.text.messages import language, translate, write
 if TYPE_CHECKING:
     from qkv.api.model import Model
     from qkv.jobs.lifecycle import Finished
+    from qkv.models.family import Ability
     from qkv.text.tokenizer import Tokenizer
 
 
@@ -49,11 +52,25 @@ def choose_device(name: str, precision: str = "fp32") -> str:
     return found
 
 
-def load_model(model: str, **how: Any) -> "Model":
-    """Load a model and print the notes about its folder to standard error."""
-    from qkv.api.model import load
+@contextmanager
+def quick_start() -> Iterator[None]:
+    """Import and load without garbage collection, which would search the objects of torch again and again: a fifth of
+    the time of its import."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
-    loaded = load(model, **how)
+
+def load_model(model: str, wanted: "Ability[Any] | None" = None, **how: Any) -> "Model":
+    """Load a model with this ability (by default, that it encodes texts) and print the notes about its folder to
+    standard error."""
+    from qkv.api.model import load, load_for
+
+    loaded = load(model, **how) if wanted is None else load_for(wanted, model, **how)
     for note in loaded.notes:
         write(f"note: {note}", err=True)
     return loaded
@@ -88,9 +105,9 @@ def check_not_read(out: Path | None, inputs: Iterable[str | Path | None]) -> Non
     """Raise if `out` is one of the input files; None and - are not files."""
     if out is None:
         return
-    target = out.expanduser().resolve()
-    for one in inputs:
-        if one is not None and str(one) != "-" and Path(one).expanduser().resolve() == target:
+    target = os.path.realpath(os.path.expanduser(out))
+    for one in inputs:  # texts, too, which need not be paths
+        if one is not None and str(one) != "-" and os.path.realpath(os.path.expanduser(one)) == target:
             raise InputError(f"--out {out} is also an input file and would be overwritten. Give another name.")
 
 

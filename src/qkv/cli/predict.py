@@ -15,13 +15,14 @@ from qkv.cli.options import (
     check_not_read,
     choose_device,
     drop_missing,
+    quick_start,
     suffix_of,
 )
 from qkv.errors import InputError, listed
 from qkv.text.messages import translate
 
 if TYPE_CHECKING:
-    from qkv.api.predict import ResultWriter
+    from qkv.api.predict import Inputs, ResultWriter
 
 
 def predict(
@@ -66,9 +67,10 @@ def predict(
     the file, in constant memory. With --document, and for a folder of .txt files, each file is one text. --json prints
     one line of JSON per text. Texts above the maximum length are split into windows.
 
-    --out keeps the columns of a table (the fields of JSON lines) and adds label, probability, p_LABEL for each label,
-    row and line; rows without a text stay, without a result. Columns are those named in training, if the file has
-    them; --text and --pair name others.
+    --out keeps the columns of a table (the fields of JSON lines, the names of documents) and adds row and line, label,
+    probability and p_LABEL for each label; rows without a text stay, without a result. Columns are those named in
+    training, if the file has them; --text and --pair name others. With --out, --json prints one document: out,
+    n_results, n_empty, renamed, lost.
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv predict RUN "a text"; or - to read standard input.')
@@ -78,12 +80,13 @@ def predict(
     suffix = suffix_of(out, TABLES) if out is not None else None
     if out is not None and suffix is not None:
         check_table_library(out, suffix)
-    from qkv.api.model import load_for
-    from qkv.api.predict import ResultWriter, make_record, open_inputs, remembered_columns
-    from qkv.cli.terminal import ResultPrinter, print_json, progress, say, say_windows, warn_unknown
-    from qkv.models.family import HAS_TASK
+    with quick_start():
+        from qkv.api.model import load_for
+        from qkv.api.predict import ResultWriter, make_record, open_inputs, remembered_columns
+        from qkv.cli.terminal import ResultPrinter, print_json, progress, say, say_windows, warn_unknown
+        from qkv.models.family import HAS_TASK
 
-    model = load_for(HAS_TASK, run, choose_device(device), threads)
+        model = load_for(HAS_TASK, run, choose_device(device), threads)
     columns = drop_missing(text=text, pair=pair)
     source = open_inputs(
         model.solver.task,
@@ -110,7 +113,10 @@ def predict(
                 written.add(examples, results)
                 advance(len(results))
         count = written.count + written.empty
-        say(f"{out}: {written.count:,} results{_describe_rows(written)}")
+        if as_json:
+            print_json(written.facts())
+        else:
+            say(f"{out}: {written.count:,} results{_describe_rows(written)}")
     else:
         printed, count = ResultPrinter(), 0
         for examples, results in answers:
@@ -120,21 +126,31 @@ def predict(
                     print_json(make_record(example, result))
                 else:
                     printed.show(example, result)
-    if not count and not source.faults:
+    if not count and not source.n_left_out:
         say("note: the input has no text.")
     warn_unknown(unknown.facts())
-    if out is not None and source.has_records:
-        return  # the rows are in the file, without a result
-    left_out = [fault for fault in source.faults if fault.action == "dropped"]
-    for fault in left_out[:20]:
-        place = fault.place if fault.place.file else f"text {fault.place.line}"  # typed texts have a number, no file
-        say(f"left out: {place}: {fault.message}")
-    if len(left_out) > 20:
-        say(f"… and {len(left_out) - 20:,} more were left out")
+    if source.n_left_out:
+        say(f"note: {_describe_left_out(source, out is not None and source.has_records)}")
+
+
+_NAMED = 5  # inputs without a text
+
+
+def _describe_left_out(source: "Inputs", are_written: bool) -> str:
+    """Say how many inputs have no text, and which."""
+    first = [fault.place for fault in source.faults[:_NAMED]]
+    places = [(one.within if one.line else one.file) if one.file else f"text {one.line}" for one in first]
+    shown = "; ".join(places) + ("; …" if source.n_left_out > len(places) else "")
+    if are_written:
+        return f"inputs without a text, which have no result: {source.n_left_out:,} ({shown})"
+    return f"inputs without a text, which are left out: {source.n_left_out:,} ({shown})"
 
 
 def _describe_rows(written: "ResultWriter") -> str:
-    """Say what differs from the input: rows without a result, columns with another name."""
-    rows = f"; rows without a text, which have no result: {written.empty:,}" if written.empty else ""
-    renamed = [f"{old!r} is now {new!r}" for old, new in written.renamed.items()]
-    return f"{rows}; columns of the input: {listed(renamed, 3)}" if renamed else rows
+    """Say what differs from the input: columns with another name, fields without a column."""
+    columns = written.columns
+    renamed = [] if columns is None else [f"{old!r} is now {new!r}" for old, new in columns.renamed.items()]
+    lost = [] if columns is None else [repr(name) for name in columns.lost]
+    return (f"; columns of the input: {listed(renamed, 3)}" if renamed else "") + (
+        f"; fields that only later lines have, not written: {listed(lost, 3)}" if lost else ""
+    )

@@ -134,10 +134,23 @@ def shade_number(value: float, digits: int = 2) -> Text:
     )
 
 
+_LONGEST = 1_000
+"""Characters of a text that a terminal shows."""
+
+
+def shorten(text: str, most: int = _LONGEST) -> str:
+    """Return the beginning and the end of a text that is too long for a terminal.
+
+    >>> shorten("0123456789" * 3, 10)
+    '0123456 … 789'
+    """
+    return text if len(text) <= most else f"{text[: most * 3 // 4]} … {text[len(text) - most // 3 :]}"
+
+
 def similarity_table(texts: Sequence[str], similarity: Sequence[Sequence[float]]) -> None:
     """Print the similarity of every text with every other, numbered."""
     rows = [
-        [f"{number}  {text}  ", *(shade_number(value) for value in line)]
+        [f"{number}  {shorten(text)}  ", *(shade_number(value) for value in line)]
         for number, (text, line) in enumerate(zip(texts, similarity, strict=True), start=1)
     ]
     print_table(
@@ -335,7 +348,8 @@ class ResultPrinter:
         if example.place.file and not example.place.line:  # a document
             line.append(f"{example.place.file}\n", style="dim")
         for text, style, label, share in result.shown(example):
-            line.append(text, style=f"{style} {self._colour(label) if label else ''}".strip())
+            shown = shorten(text) if self.out.is_terminal else text
+            line.append(shown, style=f"{style} {self._colour(label) if label else ''}".strip())
             if share is not None:
                 line.append_text(bar(share, 12))
         if result.abstained:

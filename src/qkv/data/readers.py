@@ -13,6 +13,7 @@ import json
 import lzma
 import os
 import re
+import stat
 import sys
 import unicodedata
 import zlib
@@ -245,6 +246,8 @@ def detect_encoding(path: Path) -> str:
     """
     try:
         found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            return UTF_8  # what is read of a pipe is gone
         return _detect_encoding(path, found.st_mtime_ns, found.st_size)
     except UNREADABLE:
         return UTF_8  # the reader raises
@@ -306,13 +309,31 @@ def _detect_without_nul(sample: bytes) -> str:
     return next((one for one in ("gb18030", "cp1252") if _PLAINLY[one](sample)), UTF_8)
 
 
+_utf8_character = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_high_bytes = re.compile(rb"[\x80-\xff]+")
+
+
+_MOST_UTF8 = 0.4
+
+
+def _share_of_utf8(sample: bytes, shortest: int) -> float:
+    """Return the share of the bytes above ASCII that form UTF-8 characters of at least `shortest` bytes.
+
+    It is high in damaged UTF-8. GB18030 has by chance many pairs of bytes that are UTF-8, but few triples;
+    Windows-1252 has neither.
+    """
+    runs = _high_bytes.findall(sample)
+    found = sum(len(one) for run in runs for one in _utf8_character.findall(run) if len(one) >= shortest)
+    return found / sum(map(len, runs))
+
+
 def _is_gb18030(sample: bytes) -> bool:
     """Whether nearly all characters are in GB 2312, many of them are the most frequent ones, and few are kana.
 
     Korean and Japanese encodings share the bytes of GB 2312, but not the frequent characters.
     """
     text = _decoded(sample, "gb18030")
-    if text is None or _control.search(text):
+    if text is None or _control.search(text) or _share_of_utf8(sample, 3) > _MOST_UTF8:
         return False
     characters = [character for character in text if not character.isascii()]
     usual = len("".join(characters).encode("gb2312", "ignore")) / 2
@@ -325,7 +346,7 @@ def _is_gb18030(sample: bytes) -> bool:
 def _is_cp1252(sample: bytes) -> bool:
     """Whether few characters are not ASCII, and nearly all of those are usual in Western European languages."""
     text = _decoded(sample, "cp1252")
-    if text is None or _control.search(text):
+    if text is None or _control.search(text) or _share_of_utf8(sample, 2) > _MOST_UTF8:
         return False
     others = [character for character in text if not character.isascii()]
     letters = sum(character.isalpha() for character in text)

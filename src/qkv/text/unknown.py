@@ -22,6 +22,7 @@ _EXAMINED = 1000
 SHARE = 0.01
 """Of the tokens; from this share on unknown tokens are reported."""
 _SHOWN = 8
+_LONGEST = 24  # characters of one that is shown
 
 
 class _Encoded(Protocol):
@@ -87,7 +88,8 @@ class UnknownFacts:
         >>> UnknownFacts(2, 30, 3, 1, 0, {"嗯": 2, "😡": 1}).examples
         '嗯 (2), 😡'
         """
-        shown = list(self.most_frequent.items())[:_SHOWN]
+        found = list(self.most_frequent.items())[:_SHOWN]
+        shown = [(what if len(what) <= _LONGEST else what[: _LONGEST - 1] + "…", count) for what, count in found]
         return ", ".join(f"{what} ({count:,})" if count > 1 else what for what, count in shown)
 
     def describe(self) -> str | None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,11 @@ def test_a_table_has_the_same_columns_throughout(tmp_path: Path, suffix: str) ->
 
 
 def test_columns_of_a_classifier(tmp_path: Path) -> None:
-    said = ["label", "probability", "probabilities", "n_tokens", "n_windows", "abstained", "n_unknown"]
+    said = ["line", "label", "probability", "p_no", "p_yes", "n_tokens", "n_windows", "abstained", "n_unknown"]
     texts = [TextExample("the cat"), TextExample("the dog", place=Place("a", 9))]
     single = load(task_folder(tmp_path / "single", "classify"))
-    for pairs, columns in ((False, ["line", "text"]), (True, ["line", "text", "pair"])):
-        with ResultWriter(tmp_path / "a.csv", ".csv", pairs) as written:
+    for pairs, columns in ((False, ["text"]), (True, ["text", "pair"])):
+        with ResultWriter(tmp_path / "a.csv", ".csv", pairs, ("no", "yes")) as written:
             written.add(texts, single.predict(texts))
         rows = rows_of(tmp_path / "a.csv")
         assert [list(row) for row in rows] == [[*columns, *said]] * 2
@@ -121,7 +122,7 @@ def test_texts_without_tokens_are_left_out_and_named(tmp_path: Path, capfd: pyte
             Fault(Place(str(path), 4), "empty text", "'text' is empty", "dropped"),
         ]
     assert main(["predict", str(model), str(path), "--out", str(tmp_path / "out.csv")]) == 0
-    assert "2 results; rows without a text, which have no result: 2" in capfd.readouterr().err
+    assert "note: inputs without a text, which have no result: 2 (line 3; line 4)" in capfd.readouterr().err
     rows = rows_of(tmp_path / "out.csv")
     assert [(row["row"], row["line"], row["text"], bool(row["label"])) for row in rows] == [
         ("1", "2", "the cat", True),
@@ -132,8 +133,24 @@ def test_texts_without_tokens_are_left_out_and_named(tmp_path: Path, capfd: pyte
     write(tmp_path / "a.txt", f"the cat\n{UNSEEN}\n\nthe dog\n")
     assert main(["predict", str(model), str(tmp_path / "a.txt"), "--out", str(tmp_path / "out.csv")]) == 0
     err = capfd.readouterr().err
-    assert "a.txt, line 2: the text is empty" in err and "left out: " in err and "a.txt, line 3:" in err
+    assert "which are left out: 2 (line 2; line 3)" in err
     assert [row["line"] for row in rows_of(tmp_path / "out.csv")] == ["1", "4"]
+
+
+@pytest.mark.parametrize("keeps_rows", [False, True])
+def test_memory_does_not_follow_the_file(tmp_path: Path, keeps_rows: bool) -> None:
+    """Neither rows nor the faults of rows without a text are held."""
+    path = write(tmp_path / "a.csv", "id,text\n" + f"1,{'the cat ' * 100}\n2,\n" * 20_000)
+    source = open_inputs(CLASSIFY, [str(path)], TOKENIZER)
+    source.keeps_rows = keeps_rows
+    tracemalloc.start()
+    for example in source:
+        if keeps_rows:
+            assert len(list(source.join([example.text]))) <= 2
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert source.n_left_out == 20_000 and len(source.faults) == 20
+    assert peak < 4_000_000, "the file has 16 million bytes"
 
 
 def test_what_is_read_is_not_written_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -163,4 +180,4 @@ def test_a_typed_text_without_tokens_is_refused_where_no_other_stands_beside_it(
     assert main(["predict", str(folder), "the cat", "", "the dog", UNSEEN, "--json"]) == 0
     out, err = capfd.readouterr()
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["the cat", "the dog"]
-    assert "left out: text 2: the text is empty" in err and "left out: text 4: the text is empty" in err
+    assert "note: inputs without a text, which are left out: 2 (text 2; text 4)" in err

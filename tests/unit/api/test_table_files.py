@@ -1,7 +1,9 @@
 """Results next to the columns of the user's table: predict, embed, documents, DataFrames, notebooks."""
 
 import csv
+import gc
 import json
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from qkv.models.folders.own import add_to_record
 from tests.support.task_folders import task_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+YOURS = ["Ticket ID", "Customer message", "input_label"]
 TODO = 'Ticket ID;Customer message;label\n17;"the\ncat";x\n18;;y\n19;the dog;z\n'
 
 
@@ -61,11 +64,11 @@ def test_predict_keeps_columns_and_rows(
     require(suffix)
     out = todo.with_name(f"out{suffix}")
     assert main(["predict", str(classifier), str(todo), "--out", str(out)]) == 0
-    assert "rows without a text, which have no result: 1; columns of the input: 'label' is now 'input_label'" in (
-        capsys.readouterr().err
-    )
+    err = capsys.readouterr().err
+    assert "2 results; columns of the input: 'label' is now 'input_label'" in err
+    assert "note: inputs without a text, which have no result: 1 (line 4)" in err
     rows = read_rows(out)
-    assert list(rows[0])[:3] == ["Ticket ID", "Customer message", "input_label"]
+    assert list(rows[0])[:7] == [*YOURS, "row", "line", "label", "probability"], "the same order in every format"
     assert [(row["Ticket ID"], row["input_label"], int(row["row"])) for row in rows] == [
         ("17", "x", 1), ("18", "y", 2), ("19", "z", 3),
     ]  # fmt: skip
@@ -73,8 +76,9 @@ def test_predict_keeps_columns_and_rows(
     model = load(classifier)
     (expected,) = model.predict("the dog")
     assert rows[2]["label"] == expected.label
+    assert ("probabilities" in rows[0]) == (suffix == ".jsonl"), "elsewhere each label has a column"
     if suffix != ".jsonl":
-        assert list(rows[0])[3:5] == ["label", "probability"]
+        assert list(rows[0])[7:9] == [f"p_{label}" for label in model.labels]
         for label in model.labels:
             assert float(rows[2][f"p_{label}"]) == pytest.approx(expected.probabilities[label], abs=1e-6)
 
@@ -108,12 +112,24 @@ def test_documents(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     (folder / "b.txt").write_text("the cat\n\nthe dog\n")
     (folder / "inner" / "a.txt").write_bytes("这是我的猫，他的狗也在这里。\n".encode("gb18030"))
     (folder / "no.csv").write_text("text\n")
+    (folder / "c.txt").write_text("\n")
+    (folder / ".hidden").write_text("x")
     assert main(["predict", str(classifier), str(folder / "b.txt"), "--document", "--json"]) == 0
     (one,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert one["text"] == "the cat\n\nthe dog" and one["file"] == str(folder / "b.txt") and "line" not in one
     out = tmp_path / "out.csv"
     assert main(["predict", str(classifier), str(folder), "--out", str(out)]) == 0
-    assert [row["file"] for row in read_rows(out)] == [str(folder / "b.txt"), str(folder / "inner" / "a.txt")]
+    err = capsys.readouterr().err
+    assert f"{folder}: files that do not end in .txt and are not read: 1 (no.csv)" in err
+    assert f"inputs without a text, which have no result: 1 ({folder / 'c.txt'})" in err
+    rows = read_rows(out)
+    assert [row["file"] for row in rows] == [str(folder / name) for name in ("b.txt", "c.txt", "inner/a.txt")]
+    assert [bool(row["label"]) for row in rows] == [True, False, True]
+    assert list(rows[0])[:3] == ["file", "label", "probability"]
+    (folder / "no.csv").unlink()
+    assert main(["predict", str(classifier), str(folder)]) == 0
+    err = capsys.readouterr().err
+    assert f"which are left out: 1 ({folder / 'c.txt'})" in err and "not read" not in err
     assert main(["predict", str(classifier), str(tmp_path / "texts" / "inner"), "--text", "x"]) == 2
     (folder / "inner" / "a.txt").unlink()
     assert main(["predict", str(classifier), str(folder / "inner")]) == 2
@@ -202,6 +218,74 @@ def test_data_frames(classifier: Path) -> None:
         estimator.fit(pd.DataFrame({"n": [1], "text": ["a"], "label": ["b"]}), "lable")
 
 
+def test_a_data_frame_with_a_missing_text(classifier: Path, encoder: Model) -> None:
+    pd = pytest.importorskip("pandas")
+    for missing in (None, float("nan"), pd.NA):
+        frame = pd.DataFrame({"n": [1, 2, 3], "text": pd.Series(["the cat", missing, "the dog"], dtype=object)})
+        with pytest.raises(InputError, match=r"no value \(.*\) in row 2 of the column 'text'. .*dropna"):
+            encoder.predict(frame)
+        with pytest.raises(InputError, match="in row 2 of the column 'text'"):
+            qkv.Classifier.load(classifier).predict(frame)
+        with pytest.raises(InputError, match=r"Text 2 is missing \(.*\): leave it out"):
+            encoder.embed(frame["text"])
+    np.testing.assert_array_equal(encoder.embed(frame.dropna()), encoder.embed(["the cat", "the dog"]))
+
+
+def test_which_column_was_taken(classifier: Path, encoder: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": [1, 2], "Customer message": ["the cat", "the dog"], "text": ["a", "b"]})
+    assert encoder.predict(frame).columns == {"text": "Customer message"} and encoder.predict("a").columns == {}
+    estimator = qkv.Classifier(verbose=True)
+    said: list[str] = []
+    monkeypatch.setattr("qkv.api.classifier.write", lambda message, err: said.append(message))
+    with pytest.raises(InputError, match="at least two"):
+        estimator.fit(frame[["n", "text"]], [1, 1])
+    assert estimator.columns_ == {"text": "text"} and said == ["columns of X: text = 'text'"]
+    loaded = qkv.Classifier.load(classifier)
+    assert list(loaded.predict(frame)) == list(loaded.predict(frame["Customer message"])), "the column of the training"
+
+
+def test_embeddings_say_what_they_are(encoder: Model) -> None:
+    width = encoder.config.width
+    assert repr(encoder.embed(["the cat"] * 3)) == f"Embeddings(3 texts × {width}, {encoder.name})"
+    assert repr(encoder.embed([])) == f"Embeddings(0 texts × {width}, {encoder.name})"
+
+
+def test_a_terminal_shows_the_ends_of_a_long_text(
+    classifier: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "the cat " * 1_000 + "dog"
+    assert main(["predict", str(classifier), text]) == 0
+    assert text in capsys.readouterr().out, "a pipe has all of it"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    assert main(["predict", str(classifier), text]) == 0
+    out = capsys.readouterr().out
+    assert len(out) < 1_500 and " … " in out and "cat dog" in out
+    assert main(["predict", str(classifier), text, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == text
+
+
+def test_nothing_is_collected_before_the_model_is_there(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    model = load(classifier)
+
+    def loaded(*given: Any) -> Model:
+        seen.append(gc.isenabled())
+        return model
+
+    monkeypatch.setattr("qkv.api.model.load_for", loaded)
+    assert main(["predict", str(classifier), "the cat"]) == 0
+    assert seen == [False] and gc.isenabled()
+
+
+def test_a_model_that_was_not_fine_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "qkv-mini", "x"]) == 2
+    assert capsys.readouterr().err == (
+        "error: qkv-mini is not fine-tuned, so it cannot predict: "
+        "qkv finetune classify --model qkv-mini --train FILE --out RUN.\n"
+    )
+
+
 def test_excel_has_limits(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     message = "a.xlsx, row 2, column 'text' has 40,000 characters"
@@ -213,13 +297,144 @@ def test_excel_has_limits(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "a.xlsx") == [{"text": "=1+1"}], "no formula"
 
 
-def test_parquet_columns_of_one_type(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    message = "the column 'a' has values of different types"
-    with pytest.raises(InputError, match=message), table_file(tmp_path / "a.parquet", ".parquet") as table:
+@pytest.mark.parametrize(
+    ("first", "later", "expected"),
+    [
+        (1, "x", ["1", "x"]),
+        (1, 1.5, [1.0, 1.5]),
+        (None, 7, [None, 7]),
+        (None, date(2026, 1, 2), [None, date(2026, 1, 2)]),
+        (True, 2, ["true", "2"]),
+        (1, 2**70, ["1", str(2**70)]),
+        (1, None, [1, None]),
+    ],
+)
+def test_parquet_columns_change_their_type(tmp_path: Path, first: Any, later: Any, expected: list[Any]) -> None:
+    require(".parquet")
+    with table_file(tmp_path / "a.parquet", ".parquet") as table:
         for number in range(1025):
-            table.write({"a": number if number < 1024 else "x"})
-    assert not any(tmp_path.iterdir())
+            table.write({"n": number, "a": first if number < 1024 else later})
+    rows = read_rows(tmp_path / "a.parquet")
+    assert len(rows) == 1025 and [rows[0]["a"], rows[1024]["a"]] == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+TYPED: dict[str, list[Any]] = {
+    "text": ["the cat", None, "the dog"],
+    "id": [2**60, 2, 3],
+    "price": [0.1234567890123, None, 2.0],
+    "day": [date(2026, 1, 2), date(2026, 1, 3), None],
+    "at": [datetime(2026, 1, 2, 3, 4, 5), None, datetime(2026, 1, 2)],
+    "new": [True, False, None],
+}
+
+
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+@pytest.mark.parametrize("suffix", [".parquet", ".xlsx", ".jsonl", ".csv"])
+def test_values_of_parquet_keep_their_types(classifier: Path, tmp_path: Path, verb: str, suffix: str) -> None:
+    require(".parquet")
+    require(suffix)
+    arrow = pytest.importorskip("pyarrow")
+    file, out = tmp_path / "a.parquet", tmp_path / f"out{suffix}"
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(TYPED), file)
+    given = ["--file", str(file), "--model", str(classifier)] if verb == "embed" else [str(classifier), str(file)]
+    assert main([verb, *given, "--text", "text", "--out", str(out)]) == 0
+    rows = read_rows(out)
+    if suffix == ".parquet":
+        assert {name: [row[name] for row in rows] for name in TYPED} == TYPED
+        schema = pytest.importorskip("pyarrow.parquet").read_schema(out)
+        assert [schema.field(name).type for name in TYPED] == arrow.table(TYPED).schema.types
+        return
+    found = [tuple(row[name] for name in TYPED)[1:] for row in rows]
+    if suffix == ".xlsx":
+        assert found[0] == (str(2**60), 0.1234567890123, datetime(2026, 1, 2), datetime(2026, 1, 2, 3, 4, 5), True)
+        assert found[1] == (2, None, datetime(2026, 1, 3), None, False)
+    elif suffix == ".jsonl":
+        assert found[0] == (2**60, 0.1234567890123, "2026-01-02", "2026-01-02T03:04:05", True)
+    else:
+        assert found[0] == (str(2**60), "0.1234567890123", "2026-01-02", "2026-01-02T03:04:05", "true")
+        assert found[2][2:] == ("", "2026-01-02T00:00:00", "")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".xlsx"])
+def test_values_of_a_sheet_keep_their_types(classifier: Path, tmp_path: Path, suffix: str) -> None:
+    require(".xlsx")
+    require(suffix)
+    file, out = tmp_path / "a.xlsx", tmp_path / f"out{suffix}"
+    with table_file(file, ".xlsx") as table:
+        for number in range(3):
+            table.write({name: values[number] for name, values in TYPED.items() if name != "id"} | {"n": number})
+    assert main(["predict", str(classifier), str(file), "--text", "text", "--out", str(out)]) == 0
+    first, second, third = read_rows(out)
+    assert (first["price"], first["at"], first["new"], first["n"]) == (0.1234567890123, TYPED["at"][0], True, 0)
+    assert (second["price"], second["n"], second["label"]) == (None, 1, None)
+    assert third["day"] is None and third["at"] == datetime(2026, 1, 2)
+
+
+def test_other_values_of_parquet(classifier: Path, tmp_path: Path) -> None:
+    """Bytes, lists and NaN: no traceback, and JSON that other programs read."""
+    require(".parquet")
+    arrow = pytest.importorskip("pyarrow")
+    values = {"text": ["the cat"], "raw": [b"\xff\xe4"], "tags": [["a", "b"]], "nan": [float("nan")], "s": [{"x": 1}]}
+    file = tmp_path / "a.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(values), file)
+    for suffix in TABLES:
+        require(suffix)
+        out = tmp_path / f"out{suffix}"
+        assert main(["predict", str(classifier), str(file), "--text", "text", "--out", str(out)]) == 0
+        (row,) = read_rows(out)
+        if suffix == ".jsonl":
+            assert (row["tags"], row["nan"], row["s"]) == (["a", "b"], None, {"x": 1})
+        elif suffix == ".csv":
+            assert (row["raw"], row["tags"], row["nan"], row["s"]) == ("\\xff\\xe4", "a|b", "", '{"x": 1}')
+
+
+def test_a_json_line_without_text_stays(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.jsonl"
+    lines: list[dict[str, Any]] = [{"id": 1}, {"id": 2, "text": "the cat"}, {"id": 3, "text": None}]
+    lines += [{"id": number, "text": "the dog"} for number in range(4, 60)] + [{"id": 60, "late": 1, "text": "a"}]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for suffix in TABLES:
+        require(suffix)
+        out = tmp_path / f"out{suffix}"
+        assert main(["predict", str(classifier), str(file), "--out", str(out)]) == 0
+        err = capsys.readouterr().err
+        assert "which have no result: 2 (line 1; line 3)" in err
+        rows = read_rows(out)
+        assert [int(row["id"]) for row in rows] == list(range(1, 61))
+        assert [bool(row["label"]) for row in rows] == [False, True, False, *[True] * 57]
+        if suffix == ".jsonl":
+            assert rows[59]["late"] == 1
+        else:
+            assert "fields that only later lines have, not written: 'late'" in err
+        assert main(["embed", "--file", str(file), "--model", str(classifier), "--out", str(out)]) == 0
+        assert len(read_rows(out)) == 60 and "n_unknown" in read_rows(out)[1], "the first row has no vector"
+        capsys.readouterr()
+
+
+def test_a_summary_for_programs(classifier: Path, todo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = todo.with_name("out.csv")
+    assert main(["predict", str(classifier), str(todo), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "out": str(out), "n_results": 2, "n_empty": 1, "renamed": {"label": "input_label"}, "lost": [],
+    }  # fmt: skip
+
+
+def test_texts_that_are_no_names_of_files(classifier: Path, tmp_path: Path) -> None:
+    """Longer than a file name may be, and like the home of somebody."""
+    for text in ("猫" * 200, "~nobody", "~nobody " + "a" * 300):
+        assert main(["predict", str(classifier), text]) == 0
+        assert main(["predict", str(classifier), text, "--out", str(tmp_path / "out.csv")]) == 0
+
+
+def test_an_interrupted_file_leaves_nothing(tmp_path: Path) -> None:
+    for suffix in TABLES:
+        require(suffix)
+        with pytest.raises(KeyboardInterrupt), table_file(tmp_path / f"a{suffix}", suffix) as table:
+            for number in range(2000):
+                table.write({"a": number})
+            raise KeyboardInterrupt
+        assert not any(tmp_path.iterdir())
 
 
 def test_names_that_are_taken() -> None:
@@ -228,3 +443,21 @@ def test_names_that_are_taken() -> None:
         "input_label": "input_label",
         "id": "id",
     }
+
+
+def test_which_sheet_is_read(classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said where there are several."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.title = "Data"
+    for row in (["text"], ["the cat"]):
+        book.active.append(row)
+    file, out = tmp_path / "a.xlsx", tmp_path / "out.csv"
+    for verb in (["predict", str(classifier), str(file)], ["embed", "--file", str(file), "--model", str(classifier)]):
+        book.save(file)
+        assert main([*verb, "--text", "text", "--out", str(out)]) == 0
+        assert "only sheet" not in capsys.readouterr().err
+        other = book.create_sheet("Other")
+        book.save(file)
+        assert main([*verb, "--text", "text", "--out", str(out)]) == 0
+        assert f"{file}: reading only sheet 'Data' of 2\n" in capsys.readouterr().err
+        book.remove(other)

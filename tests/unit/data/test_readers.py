@@ -4,6 +4,8 @@ import gzip
 import io
 import json
 import lzma
+import os
+import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -284,10 +286,23 @@ def test_other_encodings_are_read(tmp_path: Path, text: str, encoding: str, name
         REVIEWS.encode() + REVIEWS.encode("gb18030"),  # mixed
         b"PAR1\x15\x04\x15\xb0\xe9\xa4" * 50,  # binary
         b"a\t\x00\n",
+        "Mr. Côté and Mr. Bédard met in Montréal; Chloé’s café is “très bien”. ".encode() + b"caf\xe9\n",  # damaged
+        "the fiancée’s résumé, a naïve cliché\n".encode().replace(b"\xc3\xaf", b"\xef"),
+        REVIEWS.replace("\n", " ").encode()[:-9] + b"\xe5\n",
     ],
 )
 def test_what_is_not_plainly_another_encoding_is_utf8(tmp_path: Path, data: bytes) -> None:
     assert encoding_note(write(tmp_path / "a.txt", data)) == ""
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """The encoding is not looked for where what is read is gone."""
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b"one\ntwo\n"))
+    writer.start()
+    assert list(stream_texts(pipe)) == ["one", "two"]
+    writer.join()
 
 
 def test_an_encoding_that_ends_within_the_file_names_the_line(tmp_path: Path) -> None:

@@ -195,6 +195,13 @@ def test_the_models_that_have_an_ability_are_named(kind: Ability[Any], tmp_path:
     assert "BERT and its relatives" in explain_missing(facts, kind)
 
 
+def test_the_attention_of_a_translator(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    MAKERS["transformer"](folder := tmp_path / "translator")
+    assert main(["attention", "a cat", "--model", str(folder)]) == 2
+    said = capfd.readouterr().err
+    assert f"{folder} translates: its attention is between a text and its translation" in said and "embed" not in said
+
+
 def test_a_translator_that_is_asked_to_predict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     MAKERS["transformer"](tmp_path / "translator")
     (tmp_path / "file.tsv").write_text("text\tlabel\na cat\tyes\n")

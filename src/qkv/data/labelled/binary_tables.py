@@ -1,8 +1,9 @@
 """Tables that are not text: parquet, Arrow (Feather) and Excel files, and the libraries that read and write them.
 
-    parquet, arrow   pyarrow; rows are read in batches, cells keep their types: lists and structs as in JSON
-    xlsx             openpyxl; the first sheet with a row, cells as text
+    parquet, arrow   pyarrow; rows are read in batches
+    xlsx             openpyxl; the first sheet with a row
 
+Cells keep their types, so that they can be written as they are; `plain_value` and `cell_text` convert them for readers.
 The libraries are in the extra `tables` and imported when such a file is opened. Rows are counted from 1, those of a
 sheet including its header, as Excel shows them.
 """
@@ -82,7 +83,7 @@ def _reading_table(path: Path, format: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RecordTable:
-    """Rows of a parquet or Arrow file as records."""
+    """Rows of a parquet or Arrow file as records with values of Python."""
 
     path: Path
     format: str
@@ -105,7 +106,7 @@ def open_record_table(path: Path, format: str) -> RecordTable:
             for batch in batches:
                 for record in batch.to_pylist():
                     number += 1
-                    yield number, {name: _plain(value) for name, value in record.items()}
+                    yield number, record
 
     return RecordTable(path, format, names, schema, rows)
 
@@ -128,15 +129,15 @@ def _batches(library: Any, path: Path, format: str) -> Iterator[tuple[Any, Itera
         yield file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a value as JSON has it: numbers with a decimal point as `Decimal`, times as text, NaN as null."""
     if isinstance(value, float):
         return None if math.isnan(value) else Decimal(repr(value))
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return {key: _plain(one) for key, one in value.items()} if isinstance(value, dict) else value
+        return [plain_value(one) for one in value]
+    return {key: plain_value(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,11 @@ class Sheet:
 
     @property
     def note(self) -> str:
-        more = f", not the other {self.others}" if self.others else ""
-        return f"(sheet {self.title!r}{more})"
+        """Which sheet is read, if there are several."""
+        return f"reading only sheet {self.title!r} of {self.others + 1}" if self.others else ""
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield number and cells of every row that is not empty."""
+    def rows(self) -> Iterator[tuple[int, list[Any]]]:
+        """Yield number and cells of every row that is not empty, without empty cells at the end."""
         with _reading_table(self.path, "xlsx"), _workbook(self.path) as book:
             yield from _filled(book[self.title])
 
@@ -183,20 +184,20 @@ def _workbook(path: Path) -> Iterator[Any]:
         book.close()
 
 
-def _filled(sheet: Any) -> Iterator[tuple[int, list[str]]]:
+def _filled(sheet: Any) -> Iterator[tuple[int, list[Any]]]:
     sheet.reset_dimensions()  # some programs state wrong ones
     for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
-        cells = [_cell_text(value) for value in row]
-        while cells and not cells[-1]:
+        cells = list(row)
+        while cells and cells[-1] in (None, ""):
             cells.pop()
-        if any(cell.strip() for cell in cells):
+        if any(cell_text(cell).strip() for cell in cells):
             yield number, cells
 
 
-def _cell_text(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return a cell as text; empty cells are "".
 
-    >>> _cell_text(None), _cell_text(True), _cell_text(3), _cell_text(2.50), _cell_text(date(2026, 1, 2))
+    >>> cell_text(None), cell_text(True), cell_text(3), cell_text(2.50), cell_text(date(2026, 1, 2))
     ('', 'true', '3', '2.5', '2026-01-02')
     """
     if value is None:

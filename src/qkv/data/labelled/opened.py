@@ -162,6 +162,10 @@ class Wanted(NamedTuple):
 _SAME_ROLE = {"text": "context", "context": "text", "label": "answer", "answer": "label"}
 
 
+class NoFieldError(InputError):
+    """A record lacks a field that is read; without labels it is a row without a text."""
+
+
 class BrokenUnit(NamedTuple):
     """A unit that cannot be read, although the next one can."""
 
@@ -178,6 +182,8 @@ class OpenedFile(NamedTuple):
     convert: Convert  # (line, unit, report) → examples
     unit: str = "line"  # that units are counted in
     names: tuple[str, ...] = ()  # columns of a table, in order; () for other files
+    fields: tuple[str, ...] = ()  # these, or the fields of the first JSON records
+    types: Mapping[str, Any] = {}  # of pyarrow, of the columns of a parquet or Arrow file
     record: Callable[[Any], Mapping[str, Any]] | None = None  # the columns or fields of a unit; None: it has none
 
 

@@ -35,6 +35,7 @@ from qkv.data.labelled.opened import (
     Beginning,
     BrokenUnit,
     Labelling,
+    NoFieldError,
     OpenedFile,
     ReportFault,
     Wanted,
@@ -74,13 +75,16 @@ class Labelled:
     `faults` are those of the latest iteration, complete when it has ended.
     """
 
-    def __init__(self, path: Path, task: str, opened: OpenedFile, lenient: bool = False) -> None:
-        """`lenient`: an unusable row is a fault instead of an error."""
+    def __init__(
+        self, path: Path, task: str, opened: OpenedFile, lenient: bool = False, needs_labels: bool = True
+    ) -> None:
+        """`lenient`: an unusable row is a fault instead of an error; without labels, so is one without a text."""
         self.path, self.task = path, task
         self.format, self.columns, self.unit = opened.format, opened.columns, opened.unit
         self.names = opened.names  # of a table's columns; () for other files
+        self.fields, self.types = opened.fields, opened.types
         self.faults: list[Fault] = []
-        self._opened, self._lenient = opened, lenient
+        self._opened, self._lenient, self._needs_labels = opened, lenient, needs_labels
 
     def __iter__(self) -> Iterator[Example]:
         return (example for row in self.rows() for example in row.examples)
@@ -113,6 +117,10 @@ class Labelled:
                     fits = fits or bool(example.counted())  # an empty list may be labels or spans
                     examples.append(example)
             except InputError as error:
+                if isinstance(error, NoFieldError) and not self._needs_labels:
+                    faults.append(Fault(place, "empty text", str(error), "dropped"))
+                    yield Row(place, None if record is None else record(unit), [])
+                    continue
                 message = str(error) if fits else f"{error}{_other_task(self.path, self.task)}"
                 fits = True
                 if not self._lenient:
@@ -161,7 +169,7 @@ def labelled(
         raise
     if note := encoding_note(file):
         opened = opened._replace(note=f"{opened.note} {note}".strip())
-    return Labelled(file, task, opened, lenient)
+    return Labelled(file, task, opened, lenient, needs_labels)
 
 
 def _other_task(path: Path, task: str) -> str:

@@ -7,18 +7,19 @@ question_files.py convert records to examples.
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from qkv.data.labelled.binary_tables import RecordTable
+from qkv.data.labelled.binary_tables import RecordTable, plain_value
 from qkv.data.labelled.examples import Example, Fault, Place, TextExample
 from qkv.data.labelled.json_values import Value, container_of, number_values, read_json_values
 from qkv.data.labelled.opened import (
     Beginning,
     BrokenUnit,
     Convert,
+    NoFieldError,
     OpenedFile,
     ReportFault,
     Wanted,
@@ -54,15 +55,16 @@ def open_table(found: TableFile, wanted: Wanted) -> OpenedFile:
     # with given numbers, further columns do not matter; a guess or a name could be off by one
     extra_is_fine = found.header is None and bool(wanted.columns)
 
-    def convert(line: int, cells: list[str], report: ReportFault) -> Iterator[Example]:
+    def convert(line: int, given: list[Any], report: ReportFault) -> Iterator[Example]:
+        cells = found.texts(given)
         if len(cells) != found.width:
             _check_width(wanted, line, cells, found, needed, extra_is_fine, report)
         yield from reader(line, dict(zip(names, cells, strict=False)), report)
 
     keys = _different(names)
     return OpenedFile(
-        found.format, columns, found.note, found.rows, convert, found.unit, keys,
-        lambda cells: dict(zip(keys, cells, strict=False)),
+        found.format, columns, found.note, found.rows, convert, found.unit, keys, keys,
+        record=lambda cells: dict(zip(keys, cells, strict=False)),
     )  # fmt: skip
 
 
@@ -185,7 +187,7 @@ def open_json(start: Beginning, wanted: Wanted, container: str | None = None) ->
         yield from reader(line, record, report)
 
     shape = wanted.labelling.shape(value, columns.get("label"))
-    return OpenedFile(shape or container, columns, "", units, convert, wanted.unit, record=_fields)
+    return OpenedFile(shape or container, columns, "", units, convert, wanted.unit, fields=tuple(names), record=_fields)
 
 
 def _fields(unit: Value) -> Mapping[str, Any]:
@@ -197,7 +199,15 @@ def open_records(table: RecordTable, wanted: Wanted) -> OpenedFile:
     wanted = wanted._replace(unit=table.unit).recall(table.names)
     columns = wanted.labelling.columns(wanted, table.names, str(wanted.path))
     reader = wanted.labelling.reader(wanted, columns, table.names)
-    return OpenedFile(table.format, columns, "", table.rows, reader, table.unit, table.names, lambda record: record)
+
+    def convert(row: int, record: dict[str, Any], report: ReportFault) -> Iterable[Example]:
+        return reader(row, {name: plain_value(value) for name, value in record.items()}, report)
+
+    types = dict(zip(table.schema.names, table.schema.types, strict=True))
+    return OpenedFile(
+        table.format, columns, "", table.rows, convert, table.unit, table.names, table.names, types,
+        record=lambda record: record,
+    )  # fmt: skip
 
 
 # --- Texts and text pairs with labels from records: rows of a table, or JSON objects.
@@ -291,7 +301,7 @@ def read_string(record: FlatRecord, column: str, place: Place) -> str:
     if isinstance(value, str):
         return check_text(value, place, repr(column))
     if column not in record:
-        raise InputError(f"{place} has no field {column!r}, only {quote_names(list(record))}.")
+        raise NoFieldError(f"{place} has no field {column!r}, only {quote_names(list(record))}.")
     if value is None:
         return ""
     if isinstance(value, bool | int | Decimal):  # a text such as 123 that a program stored as a number

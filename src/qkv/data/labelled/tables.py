@@ -19,8 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from qkv.data.labelled.binary_tables import Sheet
+from qkv.data.labelled.binary_tables import Sheet, cell_text
 from qkv.data.labelled.opened import Beginning, checked_lines
 from qkv.errors import InputError, did_you_mean
 
@@ -232,22 +233,26 @@ class TableFile:
         """Unusual properties of the table."""
         notes = [] if self.header else ["without a header"]
         if self.sheet is not None:
-            return " ".join([self.sheet.note, *notes])
+            return ", ".join(filter(None, [self.sheet.note, *notes]))
         if self.separator != ("," if self.quoted else "\t"):
             notes.append(f"separated by {SEPARATORS.get(self.separator, repr(self.separator))}")
         return " ".join(notes)
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
+    def rows(self) -> Iterator[tuple[int, list[Any]]]:
         """Yield line and cells of every row below the header; blank lines are skipped."""
-        found: Iterator[tuple[int, list[str]]]
+        found: Iterator[tuple[int, list[Any]]]
         if self.sheet is not None:
             # empty cells at the end of a row are not stored
-            found = ((number, cells + [""] * (self.width - len(cells))) for number, cells in self.sheet.rows())
+            found = ((number, cells + [None] * (self.width - len(cells))) for number, cells in self.sheet.rows())
         else:
             found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
         if self.header is not None:
             next(found, None)
         return found
+
+    def texts(self, cells: list[Any]) -> list[str]:
+        """Return the cells of a row as text, which those of a sheet need not be."""
+        return cells if self.sheet is None else [cell_text(cell) for cell in cells]
 
 
 def detect_table(start: Beginning, format: str, given: Mapping[str, str]) -> TableFile:
@@ -259,7 +264,7 @@ def detect_table(start: Beginning, format: str, given: Mapping[str, str]) -> Tab
 
 def detect_sheet(sheet: Sheet, given: Mapping[str, str]) -> TableFile:
     """Detect the header of a sheet of an Excel file."""
-    sample = [cells for _, cells in islice(sheet.rows(), ROWS_LOOKED_AT)]
+    sample = [[cell_text(cell) for cell in cells] for _, cells in islice(sheet.rows(), ROWS_LOOKED_AT)]
     return _table(sheet.path, ",", True, sample, given, sheet)
 
 

@@ -85,7 +85,7 @@ def test_cells_of_a_sheet_are_text(tmp_path: Path) -> None:
         ("2026-01-02T00:00:00", "true"),
         ("a", "2"),
     ]
-    assert source.describe() == "xlsx (sheet 'Data', not the other 1), text = 'text', label = 'label'"
+    assert source.describe() == "xlsx reading only sheet 'Data' of 2, text = 'text', label = 'label'"
 
 
 def test_nested_values_of_parquet(tmp_path: Path) -> None:
