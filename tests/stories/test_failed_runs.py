@@ -133,6 +133,19 @@ def test_too_hot_a_rate(tmp_path: Path, pretrained: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.startswith("Nothing was learned: accuracy is")
 
 
+def test_numbers_without_signal(tmp_path: Path, pretrained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A regression had no baseline, and did not say that it took the labels as numbers."""
+    draw = random.Random(5)
+    rows = [TextExample(" ".join(draw.choices(WORDS, k=8)), label=f"{draw.gauss(3, 1):.2f}") for _ in range(100)]
+    run = train(tmp_path / "a", pretrained, rows[:50], rows[50:])
+    assert [one["key"] for one in run.result["baselines"]["dev"]] == ["constant"]
+    assert run.remarks[0][0] in ("failure", "warning") and "always answering the mean" in run.remarks[0][1]
+    assert "good" not in run.levels and any("--kind single" in note for note in run.result["notes"])
+    print_result(run.result)
+    out = capsys.readouterr().out
+    assert "optimistic" in out and "--test FILE" in out and "always answering the mean" in out
+
+
 def test_too_few_examples(tmp_path: Path, pretrained: Path) -> None:
     run = train(tmp_path / "a", pretrained, sets.texts(8), sets.texts(20)[8:14], epochs=10)
     assert run.said("few to judge by") == ["warning"] and run.said("fewer than 20 training examples")
@@ -189,6 +202,7 @@ def test_a_second_attempt_of_a_tagger(tmp_path: Path, pretrained: Path, monkeypa
     (again,) = [line["step"] for line in log if "restart" in line]
     assert session["restarted_at"] == again and session["to"] == again + whole.steps
     assert whole.result["failure"]["en"].startswith("Nothing was learned: F1 is 0.0")
+    assert "--lr 3e-08" in whole.result["failure"]["en"]
     assert json.loads((tmp_path / "whole" / "result.json").read_text())["failure"]["zh"].startswith("什么也没学到")
 
     plain = Trainer.advance

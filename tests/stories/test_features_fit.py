@@ -20,9 +20,11 @@ from qkv.jobs.finetune.linear import STRENGTHS, HeadFit
 from qkv.jobs.finetune.run import FINETUNING
 from qkv.jobs.finetune.settings import resolve_finetune_settings
 from qkv.jobs.lifecycle import Finished
-from qkv.train.log import Silent
+from qkv.train.log import Silent, WithCallbacks
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
+from tests.support.small_run import Recorder
+from tests.unit.jobs.test_callbacks import Tracker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = [(f"the {animal} {verb} on {place} .", animal) for animal in ("cat", "dog") for verb in ("sat", "is", "owes")
@@ -103,6 +105,40 @@ def test_the_same_again_and_after_a_stop(tmp_path: Path, pretrained: Path, file:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
+def test_callbacks_and_a_stop_while_the_best_seed_is_fitted_again(
+    tmp_path: Path, pretrained: Path, file: Path, monkeypatch: Any
+) -> None:
+    """A Ctrl-C there left a head of random weights, saved as the result."""
+    tracker = Tracker()
+    config = resolve_finetune_settings(
+        "classify", str(pretrained), "features", None, {"data.train": str(file), "seeds": 2}, ["train.threads=1"]
+    )
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        plain, told = HeadFit._search, list[None]()
+
+        def search(self: HeadFit, log: Any, interruption: Any) -> Any:
+            told.append(None)
+            return plain(self, log, interruption) if len(told) <= 2 else None  # the third time is `finish`
+
+        patched.setattr(HeadFit, "_search", search)
+        FINETUNING.start(config, out, WithCallbacks(Silent(), [tracker]))
+    assert [line for line in tracker.lines if "strength" in line] and not (out / "result.json").exists()
+    assert FINETUNING.resume(out, Silent()).finished
+    FINETUNING.start(config, tmp_path / "whole", Silent())
+    for name in ("model/model.safetensors", "seed-0/log.jsonl", "seed-1/log.jsonl"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_minutes_are_not_dropped_in_silence(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    told = Recorder()
+    config = resolve_finetune_settings(
+        "classify", str(pretrained), "features", None, {"data.train": str(file), "train.minutes": 1.0}, []
+    )
+    FINETUNING.start(config, tmp_path / "run", told)
+    assert [one for one in told.messages if "--minutes is not used" in one]
+
+
 @pytest.mark.parametrize(
     ("settings", "transfer", "flags", "pooling", "fit"),
     [
@@ -110,6 +146,7 @@ def test_the_same_again_and_after_a_stop(tmp_path: Path, pretrained: Path, file:
         ((), "freeze", {}, "mean", "steps"),
         ((), "full", {"epochs": 1.0}, "cls", "steps"),
         ((), "features", {"epochs": 2.0}, "mean", "steps"),
+        ((), "features", {"train.lr": 1e-2}, "mean", "steps"),  # it was taken and not used
         (("classify.pooling=first",), "features", {}, "first", "linear"),
         (("classify.pooling=cls",), "features", {}, "cls", "linear"),
         (("classify.pooling=mean",), "top:1", {"epochs": 1.0}, "mean", "steps"),
@@ -146,7 +183,8 @@ def test_several_labels_numbers_and_a_gpt(tmp_path: Path, pretrained: Path, file
     lines = [f"{text},{1.5 if label == 'cat' else 7.25}" for text, label in TEXTS]
     (tmp_path / "numbers.csv").write_text("text,label\n" + "\n".join(lines), encoding="utf-8")
     result = run(tmp_path / "numbers", pretrained, tmp_path / "numbers.csv").result
-    assert result["dev"]["pearson"] > 0.95 and result["strength"] is not None and result["verdict"] is None
+    assert result["dev"]["pearson"] > 0.95 and result["strength"] is not None
+    assert "always answering the mean, 4.4" in result["verdict"]["en"]
     (found,) = load(tmp_path / "numbers").predict([TEXTS[0][0]])
     assert found.value == pytest.approx(1.5, abs=1.0), "the mean and the deviation are in the head"
 

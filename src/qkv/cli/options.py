@@ -131,6 +131,11 @@ SeparatorOption = Annotated[
 ]
 
 
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out rows that cannot be used, such as one without a label.")
+]
+
+
 def drop_missing(**options: str | None) -> dict[str, str]:
     """Return the options that were given.
 

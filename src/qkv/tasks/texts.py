@@ -59,7 +59,7 @@ class ClassifySettings:
     pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
     pooling: str = "auto"  # cls, first or mean: the vector that the head reads; auto: what the encoder was made for
     normalize: bool | None = None  # scale that vector to a fixed length; None: as the folder declares; not for cls
-    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, or steps with epochs
+    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, or steps with epochs or lr
 
     def __post_init__(self) -> None:
         for name, known in (("kind", _KINDS), ("pairs", _PAIRS), ("pooling", _POOLINGS), ("fit", _FITS)):

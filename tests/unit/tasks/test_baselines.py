@@ -47,7 +47,17 @@ def test_too_much_text_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.key for one in fit_baselines(TASK, TRAIN)] == ["constant", "tf-idf"]
     monkeypatch.setattr(baselines, "MOST_CHARACTERS", 20)
     assert [one.key for one in fit_baselines(TASK, TRAIN)] == ["constant"] and baselines.is_too_large(TASK, TRAIN)
-    assert fit_baselines(Regression(BEFORE_POOLING, False), [TextExample("a", label="1.5")]) == []
+
+
+def test_numbers_are_compared_with_their_mean() -> None:
+    task = Regression(BEFORE_POOLING, False)
+    train = [TextExample("a", label=label) for label in ("1.0", "2.0", "6.0")]
+    (mean,) = fit_baselines(task, train)
+    assert "the mean, 3" in mean.name.en and "平均值（3）" in mean.name.zh
+    scores = BaselineScores(task, [mean])
+    scores.add([TextExample("b", label="1.5"), TextExample("c", label="5.5")])
+    (found,) = scores.result()
+    assert found.value == 0.0 and found.error == 2.0 and found.to_dict()["mean_absolute_error"] == 2.0
 
 
 def test_entities_are_found_by_the_longest_match_on_whole_words() -> None:

@@ -70,7 +70,7 @@ class HeadFit:
 
     def run(self) -> Outcome:
         """Choose the strength, fit the head and evaluate it; the log has a line per strength."""
-        log = Log(self.job.out, 0)
+        log = Log(self.job.out, 0, self.progress.log)
         self.progress.start(0, len(STRENGTHS))
         try:
             with interruptible() as interruption:
@@ -141,9 +141,9 @@ class HeadFit:
         return merge_windows(torch.cat(parts).numpy(), rows.n_rows).astype(np.float64)
 
     def restore(self) -> None:
-        """Fit again: nothing is saved in between."""
-        if not self.best.weights:
-            self.run()
+        """Fit again: nothing is saved in between. Without a fit there is no head to save."""
+        if not self.best.weights and not self.run().finished:
+            raise KeyboardInterrupt
 
     def take_best(self) -> None:
         """Nothing to do: the fitted head is in place."""

@@ -29,7 +29,7 @@ from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_exa
 from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
 from qkv.jobs.finetune.linear import HeadFit, fitted_strength
 from qkv.jobs.finetune.page import finetune_page
-from qkv.jobs.finetune.remarks import remark_baseline, remark_nothing_learned
+from qkv.jobs.finetune.remarks import remark_baseline, remark_chosen_on_dev, remark_nothing_learned
 from qkv.jobs.finetune.settings import FinetuneConfig, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import (
     DevEvaluation,
@@ -122,7 +122,8 @@ def finish(
         numbers=dev.numbers,
         notes=prepared.notes,
         leaks=data.leaks,
-        lr=config.train.lr,
+        lr=_last_rate(config, sessions, best),
+        n_evaluations=_count_evaluations(out, config),
         mix=_mix(model, prepared.opened),
         new_layers=is_scratch(config.model),
         unknown=find_unknown_tokens(prepared.opened.tokenizer, data.train.examples, prepared.train),
@@ -245,6 +246,16 @@ def _evaluated_facts(part: DataPart, found: EvaluationResult) -> DataFacts:
     )
 
 
+def _last_rate(config: FinetuneConfig, sessions: Sequence[Mapping[str, Any]], best: int) -> float:
+    """The peak learning rate of the last attempt of a seed."""
+    restarted = any(session.get("seed") == best and "restarted_at" in session for session in sessions)
+    return config.train.lr * (config.train.retry or 1.0) if restarted else config.train.lr
+
+
+def _count_evaluations(out: Path, config: FinetuneConfig) -> int:
+    return sum(len(read_run(out / seed_folder(config, number)).evaluations) for number in range(config.seeds))
+
+
 def _seeds(config: FinetuneConfig, sessions: Sequence[Mapping[str, Any]]) -> list[SeedFacts]:
     found = []
     for number in range(config.seeds):
@@ -314,7 +325,7 @@ def _number(value: float) -> float | None:
 
 def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> dict[str, Any]:
     values, failure = [seed.score for seed in facts.seeds], remark_nothing_learned(facts)
-    verdict = remark_baseline(facts)
+    verdict, selection = remark_baseline(facts), remark_chosen_on_dev(facts)
     return {
         "task": facts.task,
         "kind": facts.kind,
@@ -345,6 +356,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
         "mix": None if facts.mix is None else asdict(facts.mix),
         "notes": [phrase(note).en for note in facts.notes],
         "failure": None if failure is None else failure.text._asdict(),
+        "selection": None if selection is None else selection.text._asdict(),
     }
 
 

@@ -448,6 +448,9 @@ def resolve_finetune_settings(
     width = sizes.width if sizes.attends else None
     defaults = default_settings(task, moves, config.device, width, sizes.on_features)
     # whoever gives the learning rate or the length gets just that
-    if not {"train.lr", *FINETUNE_SETTINGS.lengths} & {*given.written, *given.typed}:
+    asked_for = {*given.written, *given.typed}
+    if not {"train.lr", *FINETUNE_SETTINGS.lengths} & asked_for:
         defaults["train"]["retry"] = RETRY
+    if task == "classify" and "train.lr" in asked_for:
+        defaults["classify"] = {"fit": "steps"}  # a fit to the optimum has no learning rate
     return asked(usual | defaults)
