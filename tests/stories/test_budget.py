@@ -163,7 +163,8 @@ def test_recipes_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         with pytest.raises(SystemExit):
             main(["pretrain", "bert", "--data", "shards", "--out", "run", "--init", "qkv-mini", "--recipe", name])
     assert asked[0] == asked[1] and asked[0].train.lr == 5e-5
-    for name, said in (("adpat", "There is no recipe 'adpat'. Did you mean 'adapt'?"), ("my.toml", "no such file")):
+    missing = "There is no recipe 'adpat' of qkv pretrain. Did you mean 'adapt'?"
+    for name, said in (("adpat", missing), ("my.toml", "no such file")):
         assert main(["pretrain", "bert", "--data", "shards", "--out", "run", "--recipe", name]) == 2
         assert said in capsys.readouterr().err
 

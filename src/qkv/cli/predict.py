@@ -110,7 +110,7 @@ def predict(
                 written.add(examples, results)
                 advance(len(results))
         count = written.count + written.empty
-        say(f"{out}: {written.count:,} results{_describe_rows(written)}")
+        say(f"{out}: {written.count:,} result{'' if written.count == 1 else 's'}{_describe_rows(written)}")
     else:
         printed, count = ResultPrinter(), 0
         for examples, results in answers:

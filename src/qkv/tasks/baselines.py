@@ -234,7 +234,11 @@ def fit_baselines(task: AnyTask, examples: Sequence[Any]) -> list[Baseline]:
 
 def is_too_large(task: AnyTask, examples: Sequence[Any]) -> bool:
     """Whether there are too many texts for tf-idf."""
-    return isinstance(task, TextTask) and not task.numbers and sum(example.characters() for example in examples) > MOST_CHARACTERS
+    return (
+        isinstance(task, TextTask)
+        and not task.numbers
+        and sum(example.characters() for example in examples) > MOST_CHARACTERS
+    )
 
 
 class BaselineScores:

@@ -54,7 +54,6 @@ from qkv.tasks.task import (
 from qkv.tasks.texts import BEFORE_POOLING, ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.loop import Term
 
 
 class OneLabel(Protocol):
@@ -197,11 +196,10 @@ class Classification:
 class CrossEntropy(TextObjective):
     """Rare classes may weigh more: then a class's weight multiplies the loss of its examples."""
 
-    def term(self, scores: Tensor, targets: Tensor) -> Term:
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         losses = functional.cross_entropy(scores, targets, reduction="none")  # (U,)
         balance = self.balance(scores)
-        loss = losses.sum() if balance is None else (losses * balance[targets]).sum()
-        return Term(loss, (scores.detach().argmax(-1) == targets).sum())
+        return losses if balance is None else losses * balance[targets], scores.detach().argmax(-1) == targets
 
 
 class SingleLabel(TextTask):
@@ -340,12 +338,11 @@ class PredictedLabels:
 class BinaryCrossEntropy(TextObjective):
     """Every label by itself; a class weight multiplies the loss of the examples that have the label."""
 
-    def term(self, scores: Tensor, targets: Tensor) -> Term:
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         losses = functional.binary_cross_entropy_with_logits(
             scores, targets, pos_weight=self.balance(scores), reduction="none"
         )  # (U, L)
-        right = ((scores.detach() > 0) == (targets > 0.5)).all(1)
-        return Term(losses.mean(1).sum(), right.sum())
+        return losses.mean(1), ((scores.detach() > 0) == (targets > 0.5)).all(1)
 
 
 class MultiLabel(TextTask):
@@ -467,9 +464,9 @@ class PredictedNumber:
 class SquaredError(TextObjective):
     """Against targets of mean 0 and deviation 1; "correct" is within half a deviation, which a log may show."""
 
-    def term(self, scores: Tensor, targets: Tensor) -> Term:
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         difference = scores[:, 0] - targets
-        return Term((difference**2).sum(), (difference.detach().abs() < 0.5).sum())
+        return difference**2, difference.detach().abs() < 0.5
 
 
 class Regression(TextTask):

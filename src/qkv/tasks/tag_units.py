@@ -202,8 +202,10 @@ class TagFeatures:
         unit: str,
         max_length: int,
         overlap: int,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
-        """`tags` are the numbers of "begins here" and "goes on here" by a span's label; `outside` is the rest's."""
+        """`tags` are the numbers of "begins here" and "goes on here" by a span's label; `outside` is the rest's.
+        `weights` (E,) are those of the examples in the loss; None: all count alike."""
         self.texts = [example.text for example in examples]
         tokens = tokenize_texts(tokenizer, self.texts)
         self.units = cut_units(tokens, self.texts, [example.units for example in examples], unit)
@@ -218,6 +220,7 @@ class TagFeatures:
         )
         self.n_tokens, self.n_windows, self.row_counts = self.rows.n_tokens, self.rows.n_windows, self.rows.n_rows
         self.unit_tokens: Integers = self.rows.lengths
+        self.weights = weights
         self.labelled = np.fromiter((example.spans is not None for example in examples), bool, len(examples))  # (E,)
         self.tags = _tags(self.units, fit_spans(self.units, examples), tags, outside)
         self.tags[~np.repeat(self.labelled, self.units.counts)] = IGNORE
@@ -259,6 +262,8 @@ class TagFeatures:
             "tag_chains": torch.from_numpy(sizes),
             "tag_ends": torch.from_numpy(np.stack([first == begins, first + sizes == stops], axis=1)),
         }
+        if self.weights is not None:
+            labels["tag_weight"] = torch.from_numpy(self.weights[self.rows.examples[rows]]).float()  # (R,)
         return self.rows.collate(rows, labels)
 
 

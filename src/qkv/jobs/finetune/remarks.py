@@ -420,7 +420,9 @@ def remark_dev_and_test(facts: FinetuneFacts) -> Remark | None:
     both_en = f"{what.name.en} is {what.shown(b)} on test and {what.shown(a)} on dev"
     both_zh = f"{what.name.zh}：测试集 {what.shown(b)}，验证集 {what.shown(a)}"
     if b > a + math.hypot(high - a, b - test_low):
-        easier = Phrase(f"{both_en}, more than chance explains: test is easier.", f"{both_zh}，并非偶然：测试集更容易。")
+        easier = Phrase(
+            f"{both_en}, more than chance explains: test is easier.", f"{both_zh}，并非偶然：测试集更容易。"
+        )
         return Remark(NOTE, easier)
     if b >= a - math.hypot(a - low, test_high - b):
         return Remark(GOOD, Phrase(f"{both_en}: they agree.", f"{both_zh}，两者相符。"))

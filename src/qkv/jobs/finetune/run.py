@@ -4,6 +4,7 @@ RUN/config.toml       the resolved settings; a resumed run reads nothing else
 RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
 RUN/faults.jsonl      every example that was dropped or repaired, with file, line and reason
 RUN/predictions.jsonl held-out examples with their predictions
+RUN/training_texts.bin hashes of the training texts, by which qkv evaluate recognises them
 RUN/model/            the finished model, with its labels, calibration and training record
 RUN/report.html       the report page
 RUN/result.json       the figures; written last, so it exists only for a finished run
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from qkv.data.batch import Batch
+from qkv.data.same_texts import KnownTexts
 from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
@@ -56,7 +58,7 @@ from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
 from qkv.train.log import Progress
 from qkv.train.loop import Trainer
-from qkv.train.run_folder import Outcome, add_line, read_lines
+from qkv.train.run_folder import TRAINING_TEXTS, Outcome, add_line, read_lines
 
 
 @dataclass(frozen=True)
@@ -444,6 +446,7 @@ class FinetuneSession:
             trainer.restore()
         trainer.take_best()
         figures = finish(self.prepared, trainer, best, out, read_lines(out / "sessions.jsonl"))
+        KnownTexts.write(out / TRAINING_TEXTS, (one.identity() for one in self.prepared.data.train.examples))
         write_report(out, finetune_page(out, figures.facts))
         write_text(out / "result.json", to_json(figures.result))
         for number in range(config.seeds):
