@@ -23,8 +23,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     (" Did you mean 'cpu'?", '')
     """
     known = list(options)
-    near = get_close_matches(name, known, n=1, cutoff=0.7)
-    near = near or [one for one in known if sorted(one) == sorted(name)]  # letters in another order
+    near = get_close_matches(name, known, n=1, cutoff=0.65 if len(name) < 5 else 0.7)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 

@@ -1,5 +1,5 @@
-"""Duplicate texts, found by 64-bit hashes: 16 bytes of memory per text, 24 with labels; and files of known texts, with 8
-bytes per text.
+"""Duplicate texts, found by 64-bit hashes: 16 bytes of memory per text, 24 with labels. Files of known texts, with
+8 bytes per text.
 
 Among a hundred million texts, one corpus in 3,000 has a pair of different texts with equal hashes.
 """

@@ -59,9 +59,7 @@ class ClassifySettings:
     pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
     pooling: str = "auto"  # cls, first or mean: the vector that the head reads; auto: what the encoder was made for
     normalize: bool | None = None  # scale that vector to a fixed length; None: as the folder declares; not for cls
-    fit: str = (
-        "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, or steps with epochs or lr
-    )
+    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, steps with epochs or lr
 
     def __post_init__(self) -> None:
         for name, known in (("kind", _KINDS), ("pairs", _PAIRS), ("pooling", _POOLINGS), ("fit", _FITS)):
@@ -294,9 +292,9 @@ def show_text(example: TextExample) -> ShownPart:
 def linear_targets(
     task: TextTask, examples: Sequence[TextExample], class_weights: Sequence[float] | None = None
 ) -> Targets:
-    """What a linear model of these examples predicts, with their weights in the loss. A class weight multiplies the loss
-    of the examples of a class, and of several labels the loss of the examples that have the label, as in training by
-    steps."""
+    """What a linear model of these examples predicts, with their weights in the loss. A class weight multiplies the
+    loss of the examples of a class, and of several labels the loss of the examples that have the label, as in training
+    by steps."""
     wanted = task.targets(examples).numpy()
     relative = relative_weights(examples)
     own = np.ones(len(wanted)) if relative is None else relative  # (n,)

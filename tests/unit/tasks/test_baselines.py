@@ -1,5 +1,7 @@
 """Baselines: what they read, what they answer, and that they are as good as the usual ones."""
 
+from dataclasses import replace
+
 import pytest
 
 from qkv.data.labelled.examples import Span, TagExample, TextExample
@@ -87,3 +89,14 @@ def test_scores_are_those_of_the_task() -> None:
     both = BaselineScores(TASK, fit_baselines(TASK, TRAIN))
     both.add(TRAIN)
     assert [one.value for one in both.result()] == [0.5, 1.0]
+
+
+def test_the_baseline_uses_the_weights() -> None:
+    """Of two texts that contradict each other the heavier one wins."""
+    rows = [*TRAIN, TextExample("zebra", label=TRAIN[0].label, weight=9.0), TextExample("zebra", label=TRAIN[-1].label)]
+    assert TRAIN[0].label != TRAIN[-1].label
+    for heavy, light in ((-2, -1), (-1, -2)):
+        weighted = [*rows]
+        weighted[heavy], weighted[light] = replace(rows[heavy], weight=9.0), replace(rows[light], weight=0.1)
+        found = baselines.TextBaseline.fit(TASK, weighted).answer([TextExample("zebra")])
+        assert found[0].label == rows[heavy].label

@@ -191,8 +191,8 @@ def best_baseline(baselines: Sequence[BaselineScore]) -> BaselineScore | None:
 def explain_selection(evaluations: int) -> Phrase:
     """Why the score of the development set is too high, and what to do."""
     return Phrase(
-        f"The held-out score is the best of {evaluations:,} evaluations, chosen on the same examples: it is optimistic. "
-        "For a score to rely on, keep other labelled examples apart and give them with --test FILE.",
+        f"The held-out score is the best of {evaluations:,} evaluations, chosen on the same examples: it is "
+        "optimistic. For a score to rely on, keep other labelled examples apart and give them with --test FILE.",
         f"验证集分数是 {evaluations:,} 次评估中最好的一次，模型就是按这批样本挑选的：偏乐观。"
         "要得到可靠的分数，请另留一些标注样本，用 --test FILE 给出。",
     )

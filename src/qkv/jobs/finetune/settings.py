@@ -142,12 +142,12 @@ RATES = {"tag": ((256, 2e-4), *_WIDER), "classify": ((256, 2e-4), *_WIDER), "": 
 """Learning rates of a BERT or a GPT whose layers are trained, by task ("": all others) and width, up to a limit. Wider
 models take smaller steps.
 
-    256         2e-4, 3e-4   measured: bench/finetune_defaults.py with qkv-mini on ten sets, Chinese and English, of 100
-                             to 1,500 examples
-    384, 512    1e-4         MiniLM, BERT-small: of the rates that Turc et al. (2019) search for small BERTs (3e-4, 1e-4,
-                             5e-5, 3e-5) the largest below that of 256
-    768         5e-5         BERT-base: the largest that Devlin et al. (2019, A.3) search (5e-5, 3e-5, 2e-5)
-    1024, …     2e-5         BERT-large: the smallest of these, since it is unstable on small sets (ibid., 4.1)
+    256        2e-4, 3e-4  measured: bench/finetune_defaults.py with qkv-mini on ten sets, Chinese and English, of 100
+                           to 1,500 examples
+    384, 512   1e-4        MiniLM, BERT-small: of the rates that Turc et al. (2019) search for small BERTs (3e-4, 1e-4,
+                           5e-5, 3e-5) the largest below that of 256
+    768        5e-5        BERT-base: the largest that Devlin et al. (2019, A.3) search (5e-5, 3e-5, 2e-5)
+    1024, …    2e-5        BERT-large: the smallest of these, since it is unstable on small sets (ibid., 4.1)
 
 A rate that learns nothing on a set is followed by a third of it (`RETRY`), which of 768 is 1.7e-5."""
 WARMUP = {"tag": 0.3, "classify": 0.3, "": 0.1}
