@@ -128,7 +128,7 @@ def test_errors_with_values(run: Run, locale: Callable[..., None], tmp_path: Pat
     file.write_text("text,label\na,x\nb,y\n")
     assert run("chek")[2] == "错误：没有命令「chek」。是不是想写「check」？用法见：qkv --help\n"
     assert run("check", "--tsak", "tag")[2] == "错误：没有选项 --tsak。是不是想写「--task」？用法见：qkv check --help\n"
-    assert "--epochs 的值不对：应为数。" in run("finetune", "classify", "--epochs", "many")[2]
+    assert "--epochs 应为数，不是「many」。" in run("finetune", "classify", "--epochs", "many")[2]
     assert run("check", file, "--task", "clasify")[2] == (
         "错误：没有任务「clasify」。是不是想写「classify」？有 classify, tag, answer, choice。\n"
     )

@@ -149,7 +149,7 @@ def test_settings_are_checked() -> None:
 
 @pytest.mark.parametrize("examples", [ONE, MANY, NUMBERS])
 def test_weights_multiply_the_losses_of_their_texts(examples: list[TextExample]) -> None:
-    """In a packed batch, with rows in another order and a text of several windows; one of weight 0 counts for nothing."""
+    """In a packed batch, with rows in another order and a text of several windows; weight 0 counts for nothing."""
     examples = [*examples, TextExample(LONG, label=examples[0].label)]
     given = [0.0, 3.0, 1.0, 4.0]
     weighted = [replace(one, weight=weight) for one, weight in zip(examples, given, strict=True)]
