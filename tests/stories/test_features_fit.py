@@ -309,7 +309,8 @@ def test_weights_from_a_column_and_after_a_stop(
     assert main(["finetune", "--resume", str(tmp_path / "broken")]) == 0
     for name in ("model/model.safetensors", "log.jsonl", "predictions.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    assert main([*words, "--transfer", "features", "--out", str(tmp_path / "x"), "--weight", "1"]) == 2
-    assert "line 2: the weight in 'text' is 'the cat" in capsys.readouterr().err
+    weighted.write_text("text,label,w\na,cat,1\nb,dog,heavy\n", encoding="utf-8")
+    assert main([*words, "--transfer", "features", "--out", str(tmp_path / "x")]) == 2
+    assert "line 3: the weight in 'w' is 'heavy'" in capsys.readouterr().err
     assert main(["finetune", "answer", "--train", "a", "--out", "b", "--weight", "w"]) == 2
     assert "--weight is for classify and tag, not for answer" in capsys.readouterr().err

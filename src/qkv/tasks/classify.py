@@ -284,7 +284,7 @@ class SingleLabel(TextTask):
 
 
 def count_valid_labels(examples: Sequence[TextExample]) -> Counter[str]:
-    """How often each label stands there; labels that nobody could learn from are refused."""
+    """Count each label; refuse labels from which nothing can be learned."""
     several = next((example for example in examples if not isinstance(example.label, str)), None)
     if several is not None:
         raise InputError(f"{several.place}: one label belongs here, not {several.label!r}. Or set --kind multi.")
@@ -497,7 +497,7 @@ class Regression(TextTask):
         return super().record() | {"mean": self.mean, "deviation": self.deviation, "spread": self.spread}
 
     def folded(self, model: TaskModel) -> "Regression":
-        """The head's scores become the number itself, for whoever loads the folder elsewhere.
+        """Put mean and deviation into the head, so that other programs get the number itself.
 
         A head without a bias has no place for the mean, and stays as it is.
         """
@@ -598,7 +598,7 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
     paired = examples[0].pair is not None
     kind = choose_task(examples, settings).kind
     if paired and settings.pairs == "auto" and tokenizer.marks.leftward:
-        # a number says how much two texts have of each other; of a label nobody knows whether it can be turned round
+        # a number is usually a similarity, which is symmetric; a label may not be (entailment)
         settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
     if kind == "regression":
         numbers = [Regression(settings, paired).target(example, str(example.place)) for example in examples]
@@ -623,7 +623,7 @@ def choose_task(examples: Sequence[TextExample], settings: ClassifySettings) -> 
 
 
 def restore_task(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
-    """From what a saved folder holds. Without a word about pairs, single texts are read and pairs too."""
+    """Restore the task from the record of a saved folder. If it does not mention pairs, both texts and pairs are read."""
     settings = merge(BEFORE_POOLING, record.get("settings", {}), "qkv.json")
     paired = record.get("paired")
     kind = record.get("kind", "single")

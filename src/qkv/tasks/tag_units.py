@@ -244,7 +244,7 @@ class TagFeatures:
         return []
 
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
-        """`tag` (M,) stands at the tokens `tag_at`, in chains of `tag_chains` (R,) units; `tag_ends` (R, 2) says
+        """`tag` (M,) are the tags of the tokens `tag_at`, in chains of `tag_chains` (R,) units; `tag_ends` (R, 2) says
         whether a chain starts where its text starts, and ends where it ends."""
         rows = units[np.argsort(self.rows.lengths[units], kind="stable")]  # a CPU attends rows of equal length together
         sizes, first = self._n_units[rows], self._first_unit[rows]

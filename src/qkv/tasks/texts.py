@@ -198,7 +198,7 @@ class TextTask(Task[TextExample, Any]):
     def __init__(self, labels: Sequence[str], settings: ClassifySettings, paired: bool | None) -> None:
         self.labels, self.settings = tuple(labels), settings
         self.outputs = len(self.labels)
-        self.paired = paired  # None: nobody said, so either is read; those of one call are alike
+        self.paired = paired  # None: not recorded, either is read, but not both in one call
         self.ids = {label: number for number, label in enumerate(self.labels)}
         self.pooling, self.normalize = settings.pooling, bool(settings.normalize)
 

@@ -86,7 +86,7 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
 
 def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, DataPart]:
     task = TASKS[config.task].chosen(train.examples, config.settings)
-    task.check_labels(train.examples)  # a file of one label, or of ids, is told as what it is
+    task.check_labels(train.examples)  # report a file with one label, or with ids, before it is split
     kept, held = split_examples(train.examples, config.data, task.numbers)
     if not held or not kept:
         different = len({example.identity() for example in train.examples})

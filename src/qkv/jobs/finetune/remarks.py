@@ -76,7 +76,7 @@ def _them(n: int) -> str:
 
 
 def remark_not_in_dev(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
-    """Labels that training has and dev never expects: nothing can be said of them."""
+    """Labels of the training set without an example in dev: their quality is unknown."""
     judged = {label.label for label in labels if label.support > 0}
     absent = [name for name in train if name not in judged] if judged else []
     if not absent:

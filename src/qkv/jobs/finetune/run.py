@@ -168,7 +168,7 @@ def _mix(model: TaskModel, opened: Opened) -> MixFacts | None:
     now, before = mix_of(model.network), mix_of(opened.ability(TAKES_HEAD).network)
     if now is None:
         return None
-    # of an encoder that was new nothing was drawn, and of one that was trained its mix was too
+    # a new mix begins with equal shares, a trained one with its own
     began = (1 / len(now.shares),) * len(now.shares) if before is None else before.shares
     return MixFacts(now.shares, now.gamma, began)
 

@@ -453,7 +453,7 @@ def resolve_finetune_settings(
     moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
     width = sizes.width if sizes.attends else None
     defaults = default_settings(task, moves, config.device, width, sizes.on_features)
-    # whoever gives the learning rate or the length gets just that
+    # a given learning rate or length is used as it is, without a second attempt
     asked_for = {*given.written, *given.typed}
     if not {"train.lr", *FINETUNE_SETTINGS.lengths} & asked_for:
         defaults["train"]["retry"] = RETRY

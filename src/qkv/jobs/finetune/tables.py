@@ -147,7 +147,7 @@ class ExamplesShown:
 
 
 def excerpt(text: str, around: Sequence[str] = (), length: int = LENGTH) -> tuple[str, bool]:
-    """What is shown of a text, and whether it is less than all: around the first of these that stands in it.
+    """The part of a text that is shown, around the first of these that it contains, and whether it is shortened.
 
     >>> excerpt("one two three", length=7)
     ('one two …', True)
@@ -256,7 +256,7 @@ def _length(example: Shown, cut: bool) -> str:
 
 EQUAL = Phrase("equal ones", "相等的值")
 NEAR = 1e-6
-"""Shares that differ by less are told as the same."""
+"""Shares that differ by less are reported as equal."""
 
 
 def layer_mix_table(mix: MixFacts) -> BarTable:
