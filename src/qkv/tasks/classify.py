@@ -623,7 +623,7 @@ def choose_task(examples: Sequence[TextExample], settings: ClassifySettings) -> 
 
 
 def restore_task(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
-    """Restore the task from the record of a saved folder. If it does not mention pairs, both texts and pairs are read."""
+    """Restore the task from the record of a saved folder. If it does not mention pairs, texts and pairs are read."""
     settings = merge(BEFORE_POOLING, record.get("settings", {}), "qkv.json")
     paired = record.get("paired")
     kind = record.get("kind", "single")
