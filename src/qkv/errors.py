@@ -19,8 +19,12 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
 
     >>> did_you_mean("bsae", ["tiny", "base", "large"])
     " Did you mean 'base'?"
+    >>> did_you_mean("aminal", ["animal"]), did_you_mean("serve", ["curve"])
+    (" Did you mean 'animal'?", '')
     """
-    near = get_close_matches(name, list(options), n=1, cutoff=0.6)
+    known = list(options)
+    near = get_close_matches(name, known, n=1, cutoff=0.65 if len(name) < 5 else 0.7)
+    near = near or [one for one in known if sorted(one) == sorted(name)]  # letters in another order
     return f" Did you mean '{near[0]}'?" if near else ""
 
 

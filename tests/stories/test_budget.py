@@ -163,7 +163,14 @@ def test_recipes_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         with pytest.raises(SystemExit):
             main(["pretrain", "bert", "--data", "shards", "--out", "run", "--init", "qkv-mini", "--recipe", name])
     assert asked[0] == asked[1] and asked[0].train.lr == 5e-5
-    for name, said in (("adpat", "There is no recipe 'adpat'. Did you mean 'adapt'?"), ("my.toml", "no such file")):
+    tuned = ["finetune", "classify", "--train", "a.csv", "--out", "run", "--recipe"]
+    assert main([*tuned, "adapt"]) == 2
+    assert "'adapt' is a recipe of qkv pretrain bert, not of qkv finetune." in capsys.readouterr().err
+    assert main([*tuned, "mine"]) == 2
+    said = capsys.readouterr().err
+    assert "The package has no recipe of qkv finetune" in said and "adapt" not in said
+    missing = "There is no recipe 'adpat' of qkv pretrain. Did you mean 'adapt'?"
+    for name, said in (("adpat", missing), ("my.toml", "no such file")):
         assert main(["pretrain", "bert", "--data", "shards", "--out", "run", "--recipe", name]) == 2
         assert said in capsys.readouterr().err
 

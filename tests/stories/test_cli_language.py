@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,14 @@ from typer.main import get_command
 
 from qkv.cli.demo import demo_tour
 from qkv.cli.main import CAPTIONED, NOUNS, VERBS, build_command, main, take_language
+from qkv.data.labelled.examples import Fault, Place
 from qkv.errors import InputError
+from qkv.jobs.finetune.tables import DataUsed
+from qkv.jobs.lifecycle import write_faults
 from qkv.text.messages import language, speaking, translate
 from qkv.train.log import Lines
+from qkv.train.run_folder import read_lines
+from tests.support.finetune_runs import part_of
 from tests.support.stand_in import stand_in
 
 Run = Callable[..., tuple[int, str, str]]
@@ -122,7 +128,7 @@ def test_errors_with_values(run: Run, locale: Callable[..., None], tmp_path: Pat
     file.write_text("text,label\na,x\nb,y\n")
     assert run("chek")[2] == "错误：没有命令「chek」。是不是想写「check」？用法见：qkv --help\n"
     assert run("check", "--tsak", "tag")[2] == "错误：没有选项 --tsak。是不是想写「--task」？用法见：qkv check --help\n"
-    assert "--epochs 的值不对：应为数。" in run("finetune", "classify", "--epochs", "many")[2]
+    assert "--epochs 应为数，不是「many」。" in run("finetune", "classify", "--epochs", "many")[2]
     assert run("check", file, "--task", "clasify")[2] == (
         "错误：没有任务「clasify」。是不是想写「classify」？有 classify, tag, answer, choice。\n"
     )
@@ -228,3 +234,26 @@ def test_texts_of_users_in_a_message(text: str) -> None:
     """However odd a quoted text is, it comes out as it went in."""
     assert translate(f"There is no task '{text}'. There are tag.", "zh") == f"没有任务「{text}」。有 tag。"
     translate(text, "zh")
+
+
+def test_wrong_numbers_and_far_guesses_in_our_own_words(run: Run, locale: Callable[..., None]) -> None:
+    locale(LANG="en_US.UTF-8")
+    assert run("finetune", "classify", "--lr", "abc")[2].startswith("error: --lr is a number, not 'abc'.")
+    assert run("finetune", "classify", "--seeds", "1.5")[2].startswith("error: --seeds is a whole number, not '1.5'.")
+    assert run("serve")[2] == "error: No such command 'serve'. See: qkv --help\n", "curve is far"
+    assert "Did you mean 'finetune'?" in run("finetun")[2]
+    locale(LANG="zh_CN.UTF-8")
+    assert run("finetune", "classify", "--lr", "abc")[2].startswith("错误：--lr 应为数，不是「abc」。")
+
+
+def test_faults_of_a_run_are_in_the_language(tmp_path: Path) -> None:
+    fault = Fault(
+        Place("a.csv", 3), "extra columns", "the row has 4 columns, most have 2: the extra ones are not used", "noted"
+    )
+    for lang in ("en", "zh"):
+        with speaking(lang):
+            write_faults(tmp_path, [fault])
+        (line,) = read_lines(tmp_path / "faults.jsonl")
+        assert bool(HAN.search(line["message"])) == (lang == "zh") and line["kind"] == "extra columns"
+    page = DataUsed("Data", (("train", replace(part_of("a.csv", 10), faults=(fault,))),)).html()
+    assert "the row has 4 columns" in page and translate(fault.message, "zh") in page

@@ -13,7 +13,8 @@ from qkv.cli.terminal import print_result
 from qkv.data.labelled.examples import TextExample
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
-from qkv.jobs.finetune.settings import resolve_finetune_settings
+from qkv.jobs.finetune.settings import default_settings, resolve_finetune_settings
+from qkv.tasks.transfer import parse_transfer
 from qkv.train.log import Silent
 from qkv.train.loop import Trainer
 from qkv.train.run_folder import read_lines
@@ -133,6 +134,42 @@ def test_too_hot_a_rate(tmp_path: Path, pretrained: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.startswith("Nothing was learned: accuracy is")
 
 
+def test_a_second_attempt_saves_a_run_with_too_hot_a_default(
+    tmp_path: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, told = distinct(120), Recorder()
+    parts = {"train": rows[:70], "dev": rows[70:]}
+    monkeypatch.setattr("qkv.jobs.finetune.settings.RATES", {"": ((512, 0.09),)})
+    monkeypatch.setattr("qkv.jobs.finetune.training.choose_epochs", lambda *_: 4.0)
+    flags = {f"data.{name}": str(sets.write_texts(tmp_path / f"{name}.csv", part)) for name, part in parts.items()}
+    config = resolve_finetune_settings(
+        "classify", str(pretrained), None, None, flags, ["train.threads=1", "texts_per_step=8"]
+    )
+    result = finetune.FINETUNING.start(config, tmp_path / "run", told).result
+    assert [one for one in told.messages if "Starting again from the initial weights with learning rate 0.0297" in one]
+    assert result["failure"] is None and result["dev"]["accuracy"] > 0.8
+
+
+@pytest.mark.parametrize(("width", "rate"), [(256, 2e-4), (384, 1e-4), (512, 1e-4), (768, 5e-5), (1024, 2e-5)])
+def test_the_default_rate_by_width(width: int, rate: float) -> None:
+    for task in ("classify", "tag"):
+        assert default_settings(task, parse_transfer("full", 12), "cpu", width)["train"]["lr"] == rate
+    assert default_settings("classify", parse_transfer("features", 12), "cpu", width)["train"]["lr"] == 1e-3
+
+
+def test_numbers_without_signal(tmp_path: Path, pretrained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A regression had no baseline, and did not say that it took the labels as numbers."""
+    draw = random.Random(5)
+    rows = [TextExample(" ".join(draw.choices(WORDS, k=8)), label=f"{draw.gauss(3, 1):.2f}") for _ in range(100)]
+    run = train(tmp_path / "a", pretrained, rows[:50], rows[50:])
+    assert [one["key"] for one in run.result["baselines"]["dev"]] == ["constant"]
+    assert run.remarks[0][0] in ("failure", "warning") and "always answering the mean" in run.remarks[0][1]
+    assert "good" not in run.levels and any("--kind single" in note for note in run.result["notes"])
+    print_result(run.result)
+    out = capsys.readouterr().out
+    assert "optimistic" in out and "--test FILE" in out and "always answering the mean" in out
+
+
 def test_too_few_examples(tmp_path: Path, pretrained: Path) -> None:
     run = train(tmp_path / "a", pretrained, sets.texts(8), sets.texts(20)[8:14], epochs=10)
     assert run.said("few to judge by") == ["warning"] and run.said("fewer than 20 training examples")
@@ -189,6 +226,7 @@ def test_a_second_attempt_of_a_tagger(tmp_path: Path, pretrained: Path, monkeypa
     (again,) = [line["step"] for line in log if "restart" in line]
     assert session["restarted_at"] == again and session["to"] == again + whole.steps
     assert whole.result["failure"]["en"].startswith("Nothing was learned: F1 is 0.0")
+    assert "--lr 3e-08" in whole.result["failure"]["en"]
     assert json.loads((tmp_path / "whole" / "result.json").read_text())["failure"]["zh"].startswith("什么也没学到")
 
     plain = Trainer.advance

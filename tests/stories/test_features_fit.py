@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoTokenizer, pipeline
 
 from qkv.api.evaluate import evaluate_file
 from qkv.api.model import load
+from qkv.cli.main import main
 from qkv.cli.terminal import print_result
 from qkv.errors import InputError
 from qkv.jobs.curve import CURVES, CurveConfig
@@ -20,9 +21,12 @@ from qkv.jobs.finetune.linear import STRENGTHS, HeadFit
 from qkv.jobs.finetune.run import FINETUNING
 from qkv.jobs.finetune.settings import resolve_finetune_settings
 from qkv.jobs.lifecycle import Finished
-from qkv.train.log import Silent
+from qkv.train.log import Silent, WithCallbacks
+from qkv.train.loop import Trainer
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
+from tests.support.small_run import Recorder
+from tests.unit.jobs.test_callbacks import Tracker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = [(f"the {animal} {verb} on {place} .", animal) for animal in ("cat", "dog") for verb in ("sat", "is", "owes")
@@ -103,6 +107,40 @@ def test_the_same_again_and_after_a_stop(tmp_path: Path, pretrained: Path, file:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
+def test_callbacks_and_a_stop_while_the_best_seed_is_fitted_again(
+    tmp_path: Path, pretrained: Path, file: Path, monkeypatch: Any
+) -> None:
+    """A Ctrl-C there left a head of random weights, saved as the result."""
+    tracker = Tracker()
+    config = resolve_finetune_settings(
+        "classify", str(pretrained), "features", None, {"data.train": str(file), "seeds": 2}, ["train.threads=1"]
+    )
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        plain, told = HeadFit._search, list[None]()
+
+        def search(self: HeadFit, log: Any, interruption: Any) -> Any:
+            told.append(None)
+            return plain(self, log, interruption) if len(told) <= 2 else None  # the third time is `finish`
+
+        patched.setattr(HeadFit, "_search", search)
+        FINETUNING.start(config, out, WithCallbacks(Silent(), [tracker]))
+    assert [line for line in tracker.lines if "strength" in line] and not (out / "result.json").exists()
+    assert FINETUNING.resume(out, Silent()).finished
+    FINETUNING.start(config, tmp_path / "whole", Silent())
+    for name in ("model/model.safetensors", "seed-0/log.jsonl", "seed-1/log.jsonl"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_minutes_are_not_dropped_in_silence(tmp_path: Path, pretrained: Path, file: Path) -> None:
+    told = Recorder()
+    config = resolve_finetune_settings(
+        "classify", str(pretrained), "features", None, {"data.train": str(file), "train.minutes": 1.0}, []
+    )
+    FINETUNING.start(config, tmp_path / "run", told)
+    assert [one for one in told.messages if "--minutes is not used" in one]
+
+
 @pytest.mark.parametrize(
     ("settings", "transfer", "flags", "pooling", "fit"),
     [
@@ -110,6 +148,7 @@ def test_the_same_again_and_after_a_stop(tmp_path: Path, pretrained: Path, file:
         ((), "freeze", {}, "mean", "steps"),
         ((), "full", {"epochs": 1.0}, "cls", "steps"),
         ((), "features", {"epochs": 2.0}, "mean", "steps"),
+        ((), "features", {"train.lr": 1e-2}, "mean", "steps"),  # it was taken and not used
         (("classify.pooling=first",), "features", {}, "first", "linear"),
         (("classify.pooling=cls",), "features", {}, "cls", "linear"),
         (("classify.pooling=mean",), "top:1", {"epochs": 1.0}, "mean", "steps"),
@@ -146,7 +185,8 @@ def test_several_labels_numbers_and_a_gpt(tmp_path: Path, pretrained: Path, file
     lines = [f"{text},{1.5 if label == 'cat' else 7.25}" for text, label in TEXTS]
     (tmp_path / "numbers.csv").write_text("text,label\n" + "\n".join(lines), encoding="utf-8")
     result = run(tmp_path / "numbers", pretrained, tmp_path / "numbers.csv").result
-    assert result["dev"]["pearson"] > 0.95 and result["strength"] is not None and result["verdict"] is None
+    assert result["dev"]["pearson"] > 0.95 and result["strength"] is not None
+    assert "always answering the mean, 4.4" in result["verdict"]["en"]
     (found,) = load(tmp_path / "numbers").predict([TEXTS[0][0]])
     assert found.value == pytest.approx(1.5, abs=1.0), "the mean and the deviation are in the head"
 
@@ -198,3 +238,79 @@ def test_the_first_line_says_that_a_baseline_wins(
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("warning: Accuracy is") and "tf-idf" in first and "on test" in first
     assert len(result["baselines"]["test"]) == 2
+
+
+def test_evaluate_knows_texts_of_training_by_any_name(
+    tmp_path: Path, pretrained: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run(tmp_path / "run", pretrained, file)
+    n = done.result["examples"]["train"]
+    assert (tmp_path / "run/training_texts.bin").stat().st_size == 8 * n
+    other = tmp_path / "other.csv"
+    rows = [("THE  CAT sat on mat .", "cat"), ("nothing of the kind", "dog"), *TEXTS]
+    other.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows), encoding="utf-8")
+    held_out = len(TEXTS) - n
+    for name in ("run", "run/model"):
+        found = evaluate_file(tmp_path / name, other)
+        assert found["in_training"] in (n, n + 1) and not found["is_training_file"], "case and spaces do not count"
+        assert found["scores"]["examples"] == n + held_out + 2
+    assert main(["evaluate", str(tmp_path / "run"), str(other)]) == 0
+    assert f"{found['in_training']} of {len(rows)} examples are in the training data" in capsys.readouterr().out
+    (tmp_path / "run/training_texts.bin").unlink()  # a run of an older qkv
+    assert evaluate_file(tmp_path / "run", other)["in_training"] is None
+    assert main(["evaluate", str(tmp_path / "run"), str(other)]) == 0
+    assert "in the training data" not in capsys.readouterr().out
+
+
+def test_evaluate_and_curve_skip_bad_rows(
+    tmp_path: Path, pretrained: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path / "run", pretrained, file)
+    bad = tmp_path / "bad.csv"
+    bad.write_text(file.read_text(encoding="utf-8") + "the cat sat again,\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"line 50 has no label.*add --skip-bad"):
+        evaluate_file(tmp_path / "run", bad)
+    assert main(["evaluate", str(tmp_path / "run"), str(bad), "--skip-bad", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["dropped"] == 1 and found["scores"]["examples"] == len(TEXTS)
+    words = ["curve", "classify", "--model", str(pretrained), "--train", str(bad), "--transfer", "features"]
+    words += ["--shares", "0.5,1", "--draws", "1", "--set", "train.threads=1"]
+    assert main([*words, "--out", str(tmp_path / "stopped")]) == 2
+    assert "--skip-bad" in capsys.readouterr().err
+    assert main([*words, "--out", str(tmp_path / "curve"), "--skip-bad"]) == 0
+
+
+def test_weights_from_a_column_and_after_a_stop(
+    tmp_path: Path, pretrained: Path, file: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each text has both labels, and the weights say which one counts."""
+    rows = [(text, one, int(one == label)) for text, label in TEXTS for one in ("cat", "dog")]
+    weighted = tmp_path / "weighted.csv"
+    weighted.write_text("text,label,w\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows), encoding="utf-8")
+    words = ["finetune", "classify", "--model", str(pretrained), "--train", str(weighted), "--dev", str(file)]
+    words += ["--weight", "w", "--set", "train.threads=1"]
+    assert main([*words, "--transfer", "features", "--out", str(tmp_path / "run"), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["dev"]["accuracy"] == 1.0
+    assert result["baselines"]["dev"][1]["key"] == "tf-idf" and result["baselines"]["dev"][1]["value"] == 1.0
+    steps = [*words, "--epochs", "2", "--lr", "3e-3"]
+    assert main([*steps, "--out", str(tmp_path / "whole")]) == 0
+    plain = Trainer.advance
+
+    def advance(self: Any, batches: Any, lr: float) -> None:
+        if self.step == 4:
+            raise KeyboardInterrupt
+        plain(self, batches, lr)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "advance", advance)
+        patched.setattr("qkv.jobs.finetune.training.SAVED", 1)
+        assert main([*steps, "--out", str(tmp_path / "broken")]) == 130
+    assert main(["finetune", "--resume", str(tmp_path / "broken")]) == 0
+    for name in ("model/model.safetensors", "log.jsonl", "predictions.jsonl"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    weighted.write_text("text,label,w\na,cat,1\nb,dog,heavy\n", encoding="utf-8")
+    assert main([*words, "--transfer", "features", "--out", str(tmp_path / "x")]) == 2
+    assert "line 3: the weight in 'w' is 'heavy'" in capsys.readouterr().err
+    assert main(["finetune", "answer", "--train", "a", "--out", "b", "--weight", "w"]) == 2
+    assert "--weight is for classify and tag, not for answer" in capsys.readouterr().err

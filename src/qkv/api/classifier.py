@@ -208,8 +208,9 @@ class Classifier:
         self.tokenizer = tokenizer
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fine-tune the model on these examples, from the start."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fine-tune the model on these examples, from the start. `sample_weight` has a number of 0 or more for each:
+        how much it counts in training. Only their ratios matter; the held-out examples are scored alike."""
         if self.kind not in LABEL_KINDS:
             raise InputError(
                 f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, LABEL_KINDS)} Known: {', '.join(LABEL_KINDS)}."
@@ -224,6 +225,7 @@ class Classifier:
         labels = parse_labels(y, self.kind)
         if len(texts) != len(labels.spelled):
             raise InputError(f"X has {len(texts):,} texts and y has {len(labels.spelled):,} labels; give one each.")
+        weights = _weights(sample_weight, len(texts))
         if labels.form == "single" and len(labels.classes) < 2:
             raise InputError(f"Every label in y is {labels.classes[0]!r}: a classifier needs at least two.")
         config = resolve_finetune_settings(
@@ -232,8 +234,8 @@ class Classifier:
         device = device_named(config.device)
         found = make_examples(TextExample, texts, load_run_tokenizer(config))
         examples = [
-            TextExample(example.text, example.pair, label, Place("X", number))
-            for number, (example, label) in enumerate(zip(found, labels.spelled, strict=True), 1)
+            TextExample(example.text, example.pair, label, Place("X", number), weight=weight)
+            for number, (example, label, weight) in enumerate(zip(found, labels.spelled, weights, strict=True), 1)
         ]
         data = _split(examples, config)
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
@@ -433,6 +435,19 @@ def _texts(X: Any, remembered: Mapping[str, str]) -> tuple[list[Any], dict[str, 
     if isinstance(X, str | Mapping) or not isinstance(X, Iterable):
         raise InputError(f"X is {X!r:.60}; give a list of texts, or of pairs of texts.")
     return list(X), {}
+
+
+def _weights(sample_weight: Any, n: int) -> list[float]:
+    if sample_weight is None:
+        return [1.0] * n
+    given = sample_weight.to_numpy() if hasattr(sample_weight, "to_numpy") else sample_weight
+    found = [_plain(one) for one in given] if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if len(found) != n:
+        raise InputError(f"X has {n:,} texts and sample_weight has {len(found):,} numbers; give one each.")
+    for place, one in enumerate(found):
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < math.inf:
+            raise InputError(f"sample_weight[{place}] is {one!r}; a weight is a number, 0 or more.")
+    return [float(one) for one in found]
 
 
 def _split_frame(X: Any, y: str) -> tuple[Any, Any]:

@@ -22,9 +22,10 @@ from qkv.config import merge, read_toml
 from qkv.data.labelled.examples import Example
 from qkv.data.labelled.reader import labelled
 from qkv.data.pairs.files import Pair, PairFiles
+from qkv.data.same_texts import KnownTexts
 from qkv.errors import InputError
 from qkv.files import replaced_file, sha256_of
-from qkv.jobs.finetune.data import check_data_unchanged, read_data
+from qkv.jobs.finetune.data import check_data_unchanged, read_data, read_rows
 from qkv.jobs.finetune.evaluate import evaluate_examples
 from qkv.jobs.finetune.run import scored_dict
 from qkv.jobs.finetune.settings import FinetuneConfig
@@ -33,13 +34,14 @@ from qkv.jobs.translate.training import PairEvaluation, find_untranslatable, tra
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
 from qkv.models.family import HAS_TASK
+from qkv.models.folders.hub import locate
 from qkv.search.options import GenerateConfig
 from qkv.tasks.baselines import Baseline, BaselineScores, fit_baselines
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement
 from qkv.tasks.translate import check_scores, score_translations
 from qkv.text.languages import base_of, check_language, check_letters
-from qkv.train.run_folder import CONFIG
+from qkv.train.run_folder import CONFIG, TRAINING_TEXTS, model_folder
 
 _Floats = NDArray[np.float64]
 _FAULTS = 50  # told in full
@@ -57,8 +59,10 @@ def evaluate_file(
     device: str = "auto",
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
+    skip_bad: bool = False,
 ) -> dict[str, Any]:
-    """Figures of `run` on `file`; with `against`, whether the other model is significantly worse."""
+    """Figures of `run` on `file`; with `against`, whether the other model is significantly worse. `skip_bad`: rows that
+    cannot be used are left out and counted, instead of an error."""
     model = load_for(HAS_TASK, run, device, threads)
     task = model.solver.task
     other = None
@@ -74,10 +78,13 @@ def evaluate_file(
         columns=columns,
         format=format,
         separator=separator,
+        lenient=skip_bad,
         remembered=remembered_columns(model.record),
     )
     known = trained.get("train_sha256")
     is_training = known is not None and sha256_of(source.path) == known
+    trained_on = KnownTexts.read(model_folder(locate(run)).parent / TRAINING_TEXTS)
+    n_trained_on = 0
     examples = Adapted(source, task)
     compared = BaselineScores(task, fit_run_baselines(run, task))
     mine: list[tuple[float, ...]] = []
@@ -89,8 +96,11 @@ def evaluate_file(
     answers, unknown = model.watch_unknown(model.answer_stream(examples, needs_labels=True))
 
     def answered() -> Iterator[tuple[list[Example], list[Any]]]:
+        nonlocal n_trained_on
         for chunk, results in answers:
             compared.add(chunk)
+            if trained_on is not None:
+                n_trained_on += sum(example.identity() in trained_on for example in chunk)
             yield chunk, results
 
     if out is None:
@@ -121,6 +131,7 @@ def evaluate_file(
         "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:_FAULTS]],
         "against": None,
         "is_training_file": is_training,
+        "in_training": None if trained_on is None else n_trained_on,
         "read_as": source.describe(),
         "baselines": [one.to_dict() for one in compared.result()] or None,
     }
@@ -161,7 +172,7 @@ class Adapted:
     task: AnyTask
 
     def __iter__(self) -> Iterator[Example]:
-        return map(self.task.adapted, self.source)
+        return map(self.task.adapted, read_rows(self.source))
 
 
 def check_comparable(run: str | Path, task: AnyTask, against: str | Path, other: AnyTask) -> None:

@@ -17,6 +17,7 @@ from qkv.cli.options import (
     PairColumn,
     QuestionColumn,
     SeparatorOption,
+    SkipBadOption,
     TextColumn,
     ThreadsOption,
     check_not_read,
@@ -165,6 +166,7 @@ def evaluate(
     choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
+    skip_bad: SkipBadOption = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -181,6 +183,8 @@ def evaluate(
     \b
     qkv evaluate run --pairs test.de test.en
     qkv evaluate run --pairs test.de test.en --decoding beams=1 --out translations.jsonl
+
+    Examples that RUN was trained on are counted, whatever the name of the file.
 
     RUN with its training file in place also shows what simple baselines reach (tf-idf with logistic regression, the
     most frequent label, a dictionary of entities).
@@ -201,6 +205,7 @@ def evaluate(
     )
     if pairs or _translates(run):
         labelled = [f"--{name}" for name in (*columns, *drop_missing(format=format, separator=separator))]
+        labelled += ["--skip-bad"] if skip_bad else []
         files = resolve_pair_files(file, pairs, labelled)
         if files:
             evaluate_translations(run, files, pair_columns, language, decoding, against, out, device, threads, as_json)
@@ -223,6 +228,7 @@ def evaluate(
             device=device,
             threads=threads,
             progress=advance,
+            skip_bad=skip_bad,
         )
     warn_unknown(UnknownFacts(**found["unknown"]))
     if as_json:
@@ -243,6 +249,9 @@ def _remarks(found: dict[str, Any]) -> list[str]:
     lines = [f"\n{Path(found['file']).name}: {found['read_as']}"]
     if found["is_training_file"]:
         lines.append("\nnote: the model was trained on this file, so the scores are too high")
+    elif n := found["in_training"]:
+        of = found["scores"]["examples"]
+        lines.append(f"\nnote: {n:,} of {of:,} examples are in the training data, so the scores are too high")
     if found["windowed"]:
         windows = found["most_windows"]
         lines.append(

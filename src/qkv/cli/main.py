@@ -5,6 +5,7 @@ Help is plain text and imports neither rich nor torch, so that it is fast.
 
 import errno
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -256,6 +257,12 @@ def _fail(message: str, lang: str | None = None) -> int:
     return 2
 
 
+_NO_COMMAND = re.compile(r"No such command '(.*?)'\.")
+_NUMBER = re.compile(r"a valid (integer|float|number)")
+_QUOTED = re.compile(r"'([^'\n]*)'")
+"""In messages of typer about a value: the value."""
+
+
 def _usage(error: Any) -> str | None:
     """Return the message of a usage error; None for any other error."""
     if not hasattr(error, "format_message"):
@@ -263,6 +270,14 @@ def _usage(error: Any) -> str | None:
     possibilities = getattr(error, "possibilities", None)
     if hasattr(error, "option_name") and hasattr(error, "possibilities"):
         message = f"There is no option {error.option_name}.{did_you_mean(error.option_name, possibilities or ())}"
+    elif name := _NO_COMMAND.match(error.message):  # the library guesses from far
+        known = error.ctx.command.list_commands(error.ctx)
+        message = f"No such command '{name[1]}'.{did_you_mean(name[1], known)}"
+    elif (kind := _NUMBER.search(error.message)) and (said := _QUOTED.search(f"{error.message} {error.__cause__}")):
+        option = error.param.opts[0]
+        message = f"{option} is a number, not '{said[1]}'."
+        if kind[1] == "integer":
+            message = f"{option} is a whole number, not '{said[1]}'."
     else:
         message = str(error.format_message()).rstrip(".")
         message += "" if message.endswith("?") else "."

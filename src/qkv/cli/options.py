@@ -137,6 +137,10 @@ QuestionColumn = Annotated[str | None, _column("question", "the question")]
 ContextColumn = Annotated[str | None, _column("context", "the passage")]
 AnswerColumn = Annotated[str | None, _column("answer", "the answer")]
 ChoicesColumn = Annotated[str | None, _column("choices", "the choices")]
+WeightColumn = Annotated[
+    str | None,
+    _column("weight", "the weight of each training example in the loss (classify, tag); scores count all alike"),
+]
 FormatOption = Annotated[
     str | None,
     typer.Option(
@@ -145,6 +149,11 @@ FormatOption = Annotated[
 ]
 SeparatorOption = Annotated[
     str | None, typer.Option("--separator", metavar="TEXT", help="Separator of several labels in one cell.")
+]
+
+
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out rows that cannot be used, such as one without a label.")
 ]
 
 
@@ -162,8 +171,8 @@ def drop_missing(**options: str | None) -> dict[str, str]:
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="New folder for the run.")]
 
 
-def locate_recipe(name: Path | None) -> Path | None:
-    """Return a file as it is, and the path of a recipe of the package for its name."""
+def locate_recipe(name: Path | None, command: str = "qkv pretrain") -> Path | None:
+    """Return a file as it is, and the path of a recipe of the package for its name, if it is one of this command."""
     own = Path(__file__).parents[1] / "zoo" / "recipes"
     if name is None or name.expanduser().exists():
         return name
@@ -171,16 +180,34 @@ def locate_recipe(name: Path | None) -> Path | None:
         return own / name.name
     if name.suffix or len(name.parts) > 1:
         return name
-    known = sorted(file.stem for file in own.glob("*.toml"))
-    if str(name) not in known:
-        hint = did_you_mean(str(name), known)
-        raise InputError(f"There is no recipe '{name}'.{hint} Known: {', '.join(known)}; or give a TOML file.")
-    return own / f"{name}.toml"
+    verbs = {file.stem: _recipe_verb(file) for file in sorted(own.glob("*.toml"))}
+    mine = [recipe for recipe, verb in verbs.items() if verb.split()[0] == command.split()[1]]
+    if str(name) in mine:
+        return own / f"{name}.toml"
+    if str(name) in verbs:
+        raise InputError(f"'{name}' is a recipe of qkv {verbs[str(name)]}, not of {command}.")
+    if not mine:
+        raise InputError(f"The package has no recipe of {command}, and there is no file '{name}'. Give a TOML file.")
+    hint = did_you_mean(str(name), mine)
+    raise InputError(f"There is no recipe '{name}' of {command}.{hint} Known: {', '.join(mine)}; or give a TOML file.")
+
+
+def _locate_given(context: typer.Context, name: Path | None) -> Path | None:
+    return locate_recipe(name, context.command_path)
+
+
+def _recipe_verb(recipe: Path) -> str:
+    """The words of the command that a recipe of the package is for, such as "pretrain bert"."""
+    from qkv.config import read_toml
+    from qkv.models.table import PRETRAINED
+
+    model = str(read_toml(recipe)["model_type"])
+    return f"pretrain {model}" if model in PRETRAINED else "train translate"
 
 
 RecipeOption = Annotated[
     Path | None,
-    typer.Option("--recipe", metavar="RECIPE", help="Recipe of the package, or a TOML file.", callback=locate_recipe),
+    typer.Option("--recipe", metavar="RECIPE", help="Recipe of the package, or a TOML file.", callback=_locate_given),
 ]
 TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help=_DEVICES)]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")]
@@ -236,8 +263,12 @@ def refuse_with_resume(*given: object) -> None:
         raise InputError("--resume uses the settings of the run; leave out everything else.")
 
 
-OF_ONE_TASK = {"classify.kind": "--kind", "tag.crf": "--crf"}
-"""Settings that have an option of their own."""
+OF_SOME_TASKS = {
+    "classify.kind": ("--kind", ("classify",)),
+    "tag.crf": ("--crf", ("tag",)),
+    "data.columns.weight": ("--weight", ("classify", "tag")),
+}
+"""Settings with an option of their own, and their tasks."""
 
 
 def check_task(
@@ -251,10 +282,9 @@ def check_task(
         raise InputError(f"{named}Name the task: qkv {verb} {'|'.join(LABELLINGS)} --train FILE --out RUN.")
     if train is None or out is None:
         raise InputError("Give the labelled file with --train and a new folder for the run with --out.")
-    for key, option in OF_ONE_TASK.items():
-        owner = key.partition(".")[0]
-        if key in flags and owner != task:
-            raise InputError(f"{option} is for {owner}, not for {task}.")
+    for key, (option, owners) in OF_SOME_TASKS.items():
+        if key in flags and task not in owners:
+            raise InputError(f"{option} is for {' and '.join(owners)}, not for {task}.")
     return task, out
 
 

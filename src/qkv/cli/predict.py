@@ -116,7 +116,7 @@ def predict(
         if as_json:
             print_json(written.facts())
         else:
-            say(f"{out}: {written.count:,} results{_describe_rows(written)}")
+            say(f"{out}: {written.count:,} result{'' if written.count == 1 else 's'}{_describe_rows(written)}")
     else:
         printed, count = ResultPrinter(), 0
         for examples, results in answers:

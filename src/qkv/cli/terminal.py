@@ -265,12 +265,16 @@ def print_result(result: Mapping[str, Any]) -> None:
     elif verdict and verdict["level"] != "good":
         typer.echo(f"{translate(verdict['level'])}: {_plain(verdict[language()])}\n")
     print_scores("held out", result["dev"])
+    if selection := result.get("selection"):
+        typer.echo(f"\n{translate('note')}: {_plain(selection[language()])}")
     if result["test"]:
         typer.echo("")
         print_scores("test", result["test"])
     seeds = result["seeds"]
     if len(seeds["values"]) > 1:
-        write(f"\n{len(seeds['values'])} seeds: {result['main']} {seeds['mean']:.4f} ± {seeds['deviation']:.4f}")
+        write(
+            f"\n{len(seeds['values'])} seeds, held out: {result['main']} {seeds['mean']:.4f} ± {seeds['deviation']:.4f}"
+        )
     for line in baseline_lines(result.get("baselines") or {}, result["main"]):
         write(line)
     found = result["calibration"]

@@ -14,6 +14,7 @@ from qkv.config import merge, read_toml, to_toml
 from qkv.data.labelled.examples import Fault
 from qkv.errors import InputError
 from qkv.files import read_object, write_text
+from qkv.text.messages import translate
 from qkv.train.device import AUTO, describe_device, fastest_device
 from qkv.train.log import Progress
 from qkv.train.run_folder import (
@@ -169,10 +170,16 @@ def pin_device(config: _C) -> _C:
 
 
 def write_faults(out: Path, faults: Iterable[Fault]) -> None:
-    """Write RUN/faults.jsonl: every example that was dropped or repaired. Also on a resume, since a run may have been
-    killed before."""
+    """Write RUN/faults.jsonl: every example that was dropped or repaired, with messages in the user's language. Also on
+    a resume, since a run may have been killed before."""
     lines = [
-        {"file": one.place.file, "line": one.place.line, "kind": one.kind, "message": one.message, "action": one.action}
+        {
+            "file": one.place.file,
+            "line": one.place.line,
+            "kind": one.kind,
+            "message": translate(one.message),
+            "action": one.action,
+        }
         for one in faults
     ]
     if lines:

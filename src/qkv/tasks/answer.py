@@ -360,7 +360,7 @@ class AnswerTask(Task[AnswerExample, AnswerResult]):
 
     @classmethod
     def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "AnswerTask":
-        """From what a saved folder holds."""
+        """Restore the task from the record of a saved folder."""
         return cls(merge(AnswerSettings(), record.get("settings", {}), "qkv.json"))
 
     def record(self) -> dict[str, Any]:

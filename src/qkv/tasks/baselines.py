@@ -1,6 +1,6 @@
 """Simple models of the training examples, to compare a fine-tuned one with.
 
-- `ConstantBaseline` always gives the most frequent label.
+- `ConstantBaseline` always gives the most frequent label; `MeanBaseline`, for numbers, always their mean.
 - `TextBaseline`, for classification, is a logistic regression (train/linear.py) on tf-idf: of words and pairs of words;
   of characters, their pairs and triples where a script has no spaces (Chinese, Japanese). Of a text pair, each text has
   its own columns, and so has what both contain.
@@ -12,7 +12,9 @@ They return what a task's scorer reads, so that they get the same figures as the
 Shapes: n examples, F columns, L labels.
 """
 
+import math
 import re
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +78,7 @@ class PlainAnswer(NamedTuple):
     label: str = ""
     labels: tuple[str, ...] = ()
     spans: tuple[Span, ...] = ()
+    value: float = math.nan
 
 
 class Baseline(Protocol):
@@ -97,6 +100,19 @@ class ConstantBaseline:
 
     def answer(self, examples: Sequence[Any]) -> list[PlainAnswer]:
         return [PlainAnswer(label=self.label)] * len(examples)
+
+
+@dataclass(frozen=True)
+class MeanBaseline:
+    mean: float
+    key: str = "constant"
+
+    @property
+    def name(self) -> Phrase:
+        return Phrase(f"always answering the mean, {self.mean:.4g}", f"总答平均值（{self.mean:.4g}）")
+
+    def answer(self, examples: Sequence[Any]) -> list[PlainAnswer]:
+        return [PlainAnswer(value=self.mean)] * len(examples)
 
 
 @dataclass(frozen=True)
@@ -206,17 +222,23 @@ def fit_baselines(task: AnyTask, examples: Sequence[Any]) -> list[Baseline]:
     """The baselines of a task, from its training examples; see `is_too_large` for what is left out."""
     if isinstance(task, TagTask):
         return [EntityBaseline.fit(examples)]
+    if task.numbers:
+        return [MeanBaseline(statistics.fmean(float(example.label) for example in examples))]
     found: list[Baseline] = []
     if (constant := task.baseline(examples, examples[:1])) is not None:
         found.append(ConstantBaseline(constant[0]))
-    if isinstance(task, TextTask) and not task.numbers and not is_too_large(task, examples):
+    if isinstance(task, TextTask) and not is_too_large(task, examples):
         found.append(TextBaseline.fit(task, examples))
     return found
 
 
 def is_too_large(task: AnyTask, examples: Sequence[Any]) -> bool:
     """Whether there are too many texts for tf-idf."""
-    return isinstance(task, TextTask) and sum(example.characters() for example in examples) > MOST_CHARACTERS
+    return (
+        isinstance(task, TextTask)
+        and not task.numbers
+        and sum(example.characters() for example in examples) > MOST_CHARACTERS
+    )
 
 
 class BaselineScores:
@@ -232,16 +254,20 @@ class BaselineScores:
 
     def result(self) -> "tuple[BaselineScore, ...]":
         """In the order of the baselines, by the main metric."""
-        return tuple(
-            BaselineScore(baseline.key, baseline.name, scorer.result(intervals=False).value)
-            for baseline, scorer in zip(self.baselines, self._scorers, strict=True)
-        )
+        found = []
+        for baseline, scorer in zip(self.baselines, self._scorers, strict=True):
+            scored = scorer.result(intervals=False)
+            error = scored.values.get("mean_absolute_error", math.nan)
+            found.append(BaselineScore(baseline.key, baseline.name, scored.value, error))
+        return tuple(found)
 
 
 class BaselineScore(NamedTuple):
     key: str
     name: Phrase
-    value: float
+    value: float  # of the main metric
+    error: float = math.nan  # mean absolute error, of numbers
 
     def to_dict(self) -> dict[str, Any]:
-        return {"key": self.key, "name": self.name.en, "value": self.value}
+        error = {"mean_absolute_error": self.error} if math.isfinite(self.error) else {}
+        return {"key": self.key, "name": self.name.en, "value": self.value, **error}

@@ -223,7 +223,7 @@ class ChoiceTask(Task[ChoiceExample, ChoiceResult]):
 
     @classmethod
     def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "ChoiceTask":
-        """From what a saved folder holds."""
+        """Restore the task from the record of a saved folder."""
         return cls(merge(ChoiceSettings(), record.get("settings", {}), "qkv.json"))
 
     def record(self) -> dict[str, Any]:

@@ -55,7 +55,6 @@ from qkv.tasks.task import (
 from qkv.tasks.texts import BEFORE_POOLING, ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.loop import Term
 
 
 class OneLabel(Protocol):
@@ -198,11 +197,10 @@ class Classification:
 class CrossEntropy(TextObjective):
     """Rare classes may weigh more: then a class's weight multiplies the loss of its examples."""
 
-    def term(self, scores: Tensor, targets: Tensor) -> Term:
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         losses = functional.cross_entropy(scores, targets, reduction="none")  # (U,)
         balance = self.balance(scores)
-        loss = losses.sum() if balance is None else (losses * balance[targets]).sum()
-        return Term(loss, (scores.detach().argmax(-1) == targets).sum())
+        return losses if balance is None else losses * balance[targets], scores.detach().argmax(-1) == targets
 
 
 class SingleLabel(TextTask):
@@ -287,7 +285,7 @@ class SingleLabel(TextTask):
 
 
 def count_valid_labels(examples: Sequence[TextExample]) -> Counter[str]:
-    """How often each label stands there; labels that nobody could learn from are refused."""
+    """Count each label; refuse labels from which nothing can be learned."""
     several = next((example for example in examples if not isinstance(example.label, str)), None)
     if several is not None:
         raise InputError(f"{several.place}: one label belongs here, not {several.label!r}. Or set --kind multi.")
@@ -341,12 +339,11 @@ class PredictedLabels:
 class BinaryCrossEntropy(TextObjective):
     """Every label by itself; a class weight multiplies the loss of the examples that have the label."""
 
-    def term(self, scores: Tensor, targets: Tensor) -> Term:
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         losses = functional.binary_cross_entropy_with_logits(
             scores, targets, pos_weight=self.balance(scores), reduction="none"
         )  # (U, L)
-        right = ((scores.detach() > 0) == (targets > 0.5)).all(1)
-        return Term(losses.mean(1).sum(), right.sum())
+        return losses.mean(1), ((scores.detach() > 0) == (targets > 0.5)).all(1)
 
 
 class MultiLabel(TextTask):
@@ -468,9 +465,9 @@ class PredictedNumber:
 class SquaredError(TextObjective):
     """Against targets of mean 0 and deviation 1; "correct" is within half a deviation, which a log may show."""
 
-    def term(self, scores: Tensor, targets: Tensor) -> Term:
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         difference = scores[:, 0] - targets
-        return Term((difference**2).sum(), (difference.detach().abs() < 0.5).sum())
+        return difference**2, difference.detach().abs() < 0.5
 
 
 class Regression(TextTask):
@@ -501,7 +498,7 @@ class Regression(TextTask):
         return super().record() | {"mean": self.mean, "deviation": self.deviation, "spread": self.spread}
 
     def folded(self, model: TaskModel) -> "Regression":
-        """The head's scores become the number itself, for whoever loads the folder elsewhere.
+        """Put mean and deviation into the head, so that other programs get the number itself.
 
         A head without a bias has no place for the mean, and stays as it is.
         """
@@ -602,7 +599,7 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
     paired = examples[0].pair is not None
     kind = choose_task(examples, settings).kind
     if paired and settings.pairs == "auto" and tokenizer.marks.leftward:
-        # a number says how much two texts have of each other; of a label nobody knows whether it can be turned round
+        # a number is usually a similarity, which is symmetric; a label may not be (entailment)
         settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
     if kind == "regression":
         numbers = [Regression(settings, paired).target(example, str(example.place)) for example in examples]
@@ -627,7 +624,7 @@ def choose_task(examples: Sequence[TextExample], settings: ClassifySettings) -> 
 
 
 def restore_task(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
-    """From what a saved folder holds. Without a word about pairs, single texts are read and pairs too."""
+    """Restore the task from the record of a saved folder. If it does not mention pairs, texts and pairs are read."""
     settings = merge(BEFORE_POOLING, record.get("settings", {}), "qkv.json")
     paired = record.get("paired")
     kind = record.get("kind", "single")

@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from qkv.config import merge
 from qkv.data.batch import IGNORE, Batch, Integers
-from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample
+from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample, relative_weights
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.spans import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, compute_beliefs, log_partition, path_scores, viterbi
@@ -328,6 +328,8 @@ class TagObjective:
         losses = functional.cross_entropy(scores, targets, reduction="none")  # (M,)
         if self.class_weights is not None:
             losses = losses * scores.new_tensor(self.class_weights)[targets]
+        if "tag_weight" in batch.labels:
+            losses = losses * batch.labels["tag_weight"].repeat_interleave(batch.labels["tag_chains"])
         return {"tag": Term(losses.sum(), (scores.detach().argmax(-1) == targets).sum())}
 
     def _chain_term(self, scores: Tensor, targets: Tensor, batch: Batch, extra: Mapping[str, Tensor]) -> Term:
@@ -341,6 +343,8 @@ class TagObjective:
             torch.where(ends[:, None], whole.end, 0.0),
         )
         losses = log_partition(scores, potentials, chains) - path_scores(scores, targets, potentials, chains)  # (R,)
+        if "tag_weight" in batch.labels:
+            losses = losses * batch.labels["tag_weight"]
         with torch.no_grad():
             correct = (viterbi(scores, potentials, chains) == targets).sum()
         return Term(losses.sum(), correct)
@@ -412,6 +416,7 @@ class TagTask(Task[TagExample, TagResult]):
             unit=self.settings.unit,
             max_length=max_length,
             overlap=self.settings.overlap,
+            weights=relative_weights(examples) if training else None,
         )
 
     def balanced_weights(self, features: TagFeatures, examples: Sequence[TagExample]) -> list[float]:

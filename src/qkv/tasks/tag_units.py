@@ -203,8 +203,10 @@ class TagFeatures:
         unit: str,
         max_length: int,
         overlap: int,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
-        """`tags` are the numbers of "begins here" and "goes on here" by a span's label; `outside` is the rest's."""
+        """`tags` are the numbers of "begins here" and "goes on here" by a span's label; `outside` is the rest's.
+        `weights` (E,) are those of the examples in the loss; None: all count alike."""
         self.texts = [example.text for example in examples]
         tokens = tokenize_texts(tokenizer, self.texts)
         self.units = cut_units(tokens, self.texts, [example.units for example in examples], unit)
@@ -219,6 +221,7 @@ class TagFeatures:
         )
         self.n_tokens, self.n_windows, self.row_counts = self.rows.n_tokens, self.rows.n_windows, self.rows.n_rows
         self.unit_tokens: Integers = self.rows.lengths
+        self.weights = weights
         self.labelled = np.fromiter((example.spans is not None for example in examples), bool, len(examples))  # (E,)
         self.tags = _tags(self.units, fit_spans(self.units, examples), tags, outside)
         self.tags[~np.repeat(self.labelled, self.units.counts)] = IGNORE
@@ -242,7 +245,7 @@ class TagFeatures:
         return []
 
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
-        """`tag` (M,) stands at the tokens `tag_at`, in chains of `tag_chains` (R,) units; `tag_ends` (R, 2) says
+        """`tag` (M,) are the tags of the tokens `tag_at`, in chains of `tag_chains` (R,) units; `tag_ends` (R, 2) says
         whether a chain starts where its text starts, and ends where it ends."""
         rows = units[np.argsort(self.rows.lengths[units], kind="stable")]  # a CPU attends rows of equal length together
         sizes, first = self._n_units[rows], self._first_unit[rows]
@@ -260,6 +263,8 @@ class TagFeatures:
             "tag_chains": torch.from_numpy(sizes),
             "tag_ends": torch.from_numpy(np.stack([first == begins, first + sizes == stops], axis=1)),
         }
+        if self.weights is not None:
+            labels["tag_weight"] = torch.from_numpy(self.weights[self.rows.examples[rows]]).float()  # (R,)
         return self.rows.collate(rows, labels)
 
 

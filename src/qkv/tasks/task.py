@@ -116,7 +116,7 @@ def round_result(value: float) -> float:
 
 @dataclass(frozen=True)
 class Judgement:
-    """One example held against its answer, for people to look at."""
+    """One example compared with its answer, for a report."""
 
     expected: str  # in words: a label, "PER Tom; LOC 北京", an answer
     answered: str
@@ -167,7 +167,7 @@ class Scorer(Protocol[E_contra, R_contra]):
 
     def add(self, examples: Sequence[E_contra], results: Sequence[R_contra]) -> None: ...
     def result(self, intervals: bool = True) -> Scored:
-        """Without `intervals` the figures alone: what a run asks for every so often, and nobody draws."""
+        """Without `intervals` only the figures, for evaluations during training."""
         ...
 
 
@@ -185,7 +185,7 @@ Y = TypeVar("Y", bound=_Result)
 
 
 class Task(Protocol[X, Y]):
-    """Made by `learn` from training examples, or by `restored` from what a saved folder holds."""
+    """Made by `learn` from training examples, or by `restored` from the record of a saved folder."""
 
     name: ClassVar[str]  # "classify", "tag", …: the key in tasks/table.py
     head: ClassVar[str]  # of HEADS (models/encoder.py)
@@ -197,7 +197,7 @@ class Task(Protocol[X, Y]):
     abstains: ClassVar[bool] = True  # an answer that is not sure enough may be left to a person
 
     kind: str  # "" where a task has one kind
-    paired: bool | None  # two texts are read at a time; None: nobody said, so either will do
+    paired: bool | None  # whether it reads text pairs; None: not recorded, either is read
     settings: Any  # a dataclass, with what `learn` decided
     labels: tuple[str, ...]  # the head's outputs by name; () where they have none
     outputs: int  # of the head
@@ -209,7 +209,7 @@ class Task(Protocol[X, Y]):
 
     @classmethod
     def check_labels(cls, examples: Sequence[X]) -> None:
-        """Refuse labels that nobody could learn from, before some of the examples are held out."""
+        """Refuse labels from which nothing can be learned, before examples are held out."""
         return
 
     def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
@@ -241,7 +241,7 @@ class Task(Protocol[X, Y]):
         return dict(head)
 
     def folded(self, model: TaskModel) -> "Task[X, Y]":
-        """The task after training, with what its saved head says by itself put into the head."""
+        """The task after training, with its scaling of answers moved into the weights of the head."""
         return self
 
     def decode(

@@ -33,12 +33,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qkv.data.batch import Batch, Integers
-from qkv.data.labelled.examples import Fault, TextExample
+from qkv.data.labelled.examples import Fault, TextExample, relative_weights
 from qkv.data.windows import BothOrders, Windowed, merge_windows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import TakesHead
 from qkv.models.folders.fields import SentenceFiles
-from qkv.tasks.task import Calibration, Scores, ShownPart, Task, Weighed, round_result
+from qkv.tasks.task import Calibration, FloatArray, Scores, ShownPart, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel, Transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.linear import Classes, Labels, Numbers, Targets
@@ -59,7 +59,7 @@ class ClassifySettings:
     pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
     pooling: str = "auto"  # cls, first or mean: the vector that the head reads; auto: what the encoder was made for
     normalize: bool | None = None  # scale that vector to a fixed length; None: as the folder declares; not for cls
-    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, or steps with epochs
+    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, steps with epochs or lr
 
     def __post_init__(self) -> None:
         for name, known in (("kind", _KINDS), ("pairs", _PAIRS), ("pooling", _POOLINGS), ("fit", _FITS)):
@@ -112,8 +112,12 @@ def resolve_reading(
 class TextFeatures:
     """Texts as rows; a unit of training is a text with its windows."""
 
-    def __init__(self, rows: Windowed, targets: Tensor | None, train_windows: int) -> None:
+    def __init__(
+        self, rows: Windowed, targets: Tensor | None, train_windows: int, weights: FloatArray | None = None
+    ) -> None:
+        """`weights` (E,) are those of the examples in the loss; None: all count alike."""
         self.rows, self.targets, self.train_windows = rows, targets, train_windows
+        self.weights = None if weights is None else torch.from_numpy(weights).float()
         self.n_tokens, self.n_windows, self.row_counts = rows.n_tokens, rows.n_windows, rows.n_rows
         read = np.minimum(rows.n_rows, train_windows)
         # the windows of a text are equally long
@@ -124,6 +128,8 @@ class TextFeatures:
         rows, unit_of_row = self._rows_of(units, draw)
         order = np.argsort(self.rows.lengths[rows], kind="stable")  # a CPU attends rows of equal length together
         labels = {"unit": torch.from_numpy(unit_of_row[order]), "target": self.targets[torch.from_numpy(units)]}
+        if self.weights is not None:
+            labels["weight"] = self.weights[torch.from_numpy(units)]
         return self.rows.collate(rows[order], labels)
 
     def count_token(self, number: int | None) -> Integers:
@@ -168,11 +174,14 @@ class TextObjective(ABC):
         assert isinstance(model, TaskModel)
         targets = batch.labels["target"]
         scores = pool_windows(model.scores(batch).float(), batch.labels["unit"], len(targets))  # (U, L)
-        return {"classify": self.term(scores, targets)}
+        losses, correct = self.losses(scores, targets)
+        if "weight" in batch.labels:  # with a mean of 1 over all examples, so that the count of units stays the divisor
+            losses = losses * batch.labels["weight"]
+        return {"classify": Term(losses.sum(), correct.sum())}
 
     @abstractmethod
-    def term(self, scores: Tensor, targets: Tensor) -> Term:
-        """Scores (U, L) against the targets of as many units."""
+    def losses(self, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (U, L) against the targets of as many units → (U,) losses, and (U,) whether the answer is right."""
 
     def balance(self, like: Tensor) -> Tensor | None:
         return None if self.class_weights is None else like.new_tensor(self.class_weights)
@@ -189,7 +198,7 @@ class TextTask(Task[TextExample, Any]):
     def __init__(self, labels: Sequence[str], settings: ClassifySettings, paired: bool | None) -> None:
         self.labels, self.settings = tuple(labels), settings
         self.outputs = len(self.labels)
-        self.paired = paired  # None: nobody said, so either is read; those of one call are alike
+        self.paired = paired  # None: not recorded, either is read, but not both in one call
         self.ids = {label: number for number, label in enumerate(self.labels)}
         self.pooling, self.normalize = settings.pooling, bool(settings.normalize)
 
@@ -240,7 +249,12 @@ class TextTask(Task[TextExample, Any]):
             overlap=min(self.settings.overlap, room // 4),
         )
         labelled = all(example.label is not None for example in examples)
-        return TextFeatures(rows, self.targets(examples) if labelled else None, self.settings.train_windows)
+        return TextFeatures(
+            rows,
+            self.targets(examples) if labelled else None,
+            self.settings.train_windows,
+            relative_weights(examples) if training else None,
+        )
 
     def unknown(self, label: str, where: str) -> InputError:
         known = ", ".join(self.labels[:12]) + (" …" if len(self.labels) > 12 else "")
@@ -278,12 +292,15 @@ def show_text(example: TextExample) -> ShownPart:
 def linear_targets(
     task: TextTask, examples: Sequence[TextExample], class_weights: Sequence[float] | None = None
 ) -> Targets:
-    """What a linear model of these examples predicts. A class weight multiplies the loss of the examples of a class,
-    and of several labels the loss of the examples that have the label, as in training by steps."""
+    """What a linear model of these examples predicts, with their weights in the loss. A class weight multiplies the
+    loss of the examples of a class, and of several labels the loss of the examples that have the label, as in training
+    by steps."""
     wanted = task.targets(examples).numpy()
+    relative = relative_weights(examples)
+    own = np.ones(len(wanted)) if relative is None else relative  # (n,)
     if task.numbers:
-        return Numbers(wanted.astype(np.float64), np.ones(len(wanted)))
+        return Numbers(wanted.astype(np.float64), own)
     weights = np.ones(task.outputs) if class_weights is None else np.asarray(class_weights, np.float64)
     if wanted.ndim == 1:
-        return Classes(wanted, task.outputs, weights[wanted])
-    return Labels(wanted.astype(np.float64), np.where(wanted > 0.5, weights, 1.0))
+        return Classes(wanted, task.outputs, own * weights[wanted])
+    return Labels(wanted.astype(np.float64), own[:, None] * np.where(wanted > 0.5, weights, 1.0))

@@ -143,7 +143,7 @@ class TranslationScore:
 
 
 def check_scores(language: str) -> None:
-    """Count one sentence, so that what is missing for the target language is told before the training and not after it.
+    """Score one sentence, so that a missing package for the target language is reported before the training.
     Without sacrebleu nothing will be counted, and nothing can be missing."""
     if scores.is_available():
         with _scoring_errors():

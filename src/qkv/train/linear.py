@@ -303,10 +303,11 @@ class Standard:
     deviation: Floats  # (F,)
 
     @classmethod
-    def of(cls, vectors: ArrayLike, centred: bool = True) -> "Standard":
+    def of(cls, vectors: ArrayLike, centred: bool = True, weights: Floats | None = None) -> "Standard":
+        """`weights` (n,) are those of the rows; None: all count alike."""
         values = np.asarray(vectors, np.float64)
-        mean = values.mean(0) if centred else np.zeros(values.shape[1])
-        deviation = np.sqrt(((values - mean) ** 2).mean(0))
+        mean = np.average(values, 0, weights) if centred else np.zeros(values.shape[1])
+        deviation = np.sqrt(np.average((values - mean) ** 2, 0, weights))
         return cls(mean, np.where(deviation > 1e-6 * max(float(deviation.max()), 1e-12), deviation, 1.0))
 
     def rows(self, vectors: ArrayLike) -> DenseRows:

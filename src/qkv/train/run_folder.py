@@ -162,9 +162,11 @@ class Outcome:
 
 
 CONFIG = "config.toml"
+TRAINING_TEXTS = "training_texts.bin"
+"""Hashes of the training texts of a fine-tuning run (data/same_texts.py), by which `evaluate` recognises them."""
 _OURS = (
     *(CONFIG, "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl", "points.jsonl"),
-    *("report.html", "result.json", "model", "translations.tsv", "tokenizer"),
+    *("report.html", "result.json", "model", "translations.tsv", "tokenizer", TRAINING_TEXTS),
 )
 """Files that runs write atomically; a process that was killed may leave drafts of them."""
 _FOLDERS = ("checkpoints", "vectors", "points", "pairs", "tensorboard")

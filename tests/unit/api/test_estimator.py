@@ -200,3 +200,33 @@ def test_callbacks_follow_the_run(folder: Path) -> None:
     steps = [line["step"] for line in tracker.lines]
     assert steps == sorted(steps) and {"loss", "evaluation"} <= {key for line in tracker.lines for key in line}
     assert tracker.results == [made.result_]
+
+
+@pytest.mark.parametrize("transfer", ["full", "features"])
+def test_sample_weights(folder: Path, transfer: str) -> None:
+    """Every text has both labels; the weights say which one is meant."""
+    texts, y = [text for text in TEXTS for _ in range(2)], ["good", "bad"] * len(TEXTS)
+    weights = [weight for good in GOOD for weight in ((1.0, 0.0) if good else (0.0, 1.0))]
+    how: dict[str, Any] = {"threads": 1, "dev_share": 0.2}
+    if transfer == "full":
+        how |= {"epochs": 20, "lr": 3e-3}
+    made = Classifier(folder, transfer=transfer, **how).fit(texts, y, sample_weight=np.array(weights))
+    if transfer == "features":  # the others are chosen by held-out texts, which have both labels too
+        assert made.score(TEXTS, NAMES) > 0.8
+    again = Classifier(folder, transfer=transfer, **how).fit(texts, y, [5 * one for one in weights])
+    assert np.allclose(made.predict_proba(TEXTS), again.predict_proba(TEXTS), atol=1e-4), "only their ratios matter"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([1.0], r"X has 30 texts and sample_weight has 1 numbers"),
+        ([-1.0] + [1.0] * 29, r"sample_weight\[0\] is -1.0; a weight is a number, 0 or more"),
+        ([1.0, float("nan")] + [1.0] * 28, r"sample_weight\[1\] is nan"),
+        (["a"] * 30, r"sample_weight\[0\] is 'a'"),
+        ([0.0] * 30, r"every training example is 0"),
+    ],
+)
+def test_sample_weights_that_are_none(folder: Path, given: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Classifier(folder, transfer="features", threads=1).fit(TEXTS, NAMES, sample_weight=given)

@@ -1,5 +1,7 @@
 """Baselines: what they read, what they answer, and that they are as good as the usual ones."""
 
+from dataclasses import replace
+
 import pytest
 
 from qkv.data.labelled.examples import Span, TagExample, TextExample
@@ -47,7 +49,17 @@ def test_too_much_text_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.key for one in fit_baselines(TASK, TRAIN)] == ["constant", "tf-idf"]
     monkeypatch.setattr(baselines, "MOST_CHARACTERS", 20)
     assert [one.key for one in fit_baselines(TASK, TRAIN)] == ["constant"] and baselines.is_too_large(TASK, TRAIN)
-    assert fit_baselines(Regression(BEFORE_POOLING, False), [TextExample("a", label="1.5")]) == []
+
+
+def test_numbers_are_compared_with_their_mean() -> None:
+    task = Regression(BEFORE_POOLING, False)
+    train = [TextExample("a", label=label) for label in ("1.0", "2.0", "6.0")]
+    (mean,) = fit_baselines(task, train)
+    assert "the mean, 3" in mean.name.en and "平均值（3）" in mean.name.zh
+    scores = BaselineScores(task, [mean])
+    scores.add([TextExample("b", label="1.5"), TextExample("c", label="5.5")])
+    (found,) = scores.result()
+    assert found.value == 0.0 and found.error == 2.0 and found.to_dict()["mean_absolute_error"] == 2.0
 
 
 def test_entities_are_found_by_the_longest_match_on_whole_words() -> None:
@@ -77,3 +89,14 @@ def test_scores_are_those_of_the_task() -> None:
     both = BaselineScores(TASK, fit_baselines(TASK, TRAIN))
     both.add(TRAIN)
     assert [one.value for one in both.result()] == [0.5, 1.0]
+
+
+def test_the_baseline_uses_the_weights() -> None:
+    """Of two texts that contradict each other the heavier one wins."""
+    rows = [*TRAIN, TextExample("zebra", label=TRAIN[0].label, weight=9.0), TextExample("zebra", label=TRAIN[-1].label)]
+    assert TRAIN[0].label != TRAIN[-1].label
+    for heavy, light in ((-2, -1), (-1, -2)):
+        weighted = [*rows]
+        weighted[heavy], weighted[light] = replace(rows[heavy], weight=9.0), replace(rows[light], weight=0.1)
+        found = baselines.TextBaseline.fit(TASK, weighted).answer([TextExample("zebra")])
+        assert found[0].label == rows[heavy].label

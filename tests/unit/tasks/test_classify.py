@@ -1,5 +1,6 @@
 """Which kind of classification labels call for, and that the three kinds learn, pool and say what they should."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,3 +145,29 @@ def test_settings_are_checked() -> None:
         learn([TextExample("a", label="2.0")] * 3, ClassifySettings(), TOKENIZER)
     with pytest.raises(InputError, match="No training example has a label"):
         learn([TextExample("a", label=())] * 3, ClassifySettings(), TOKENIZER)
+
+
+@pytest.mark.parametrize("examples", [ONE, MANY, NUMBERS])
+def test_weights_multiply_the_losses_of_their_texts(examples: list[TextExample]) -> None:
+    """In a packed batch, with rows in another order and a text of several windows; weight 0 counts for nothing."""
+    examples = [*examples, TextExample(LONG, label=examples[0].label)]
+    given = [0.0, 3.0, 1.0, 4.0]
+    weighted = [replace(one, weight=weight) for one, weight in zip(examples, given, strict=True)]
+    task: Any = learn(examples, ClassifySettings(train_windows=100), TOKENIZER)
+    model, draw = network(task), np.random.default_rng(0)
+    order = np.array([2, 0, 3, 1])
+
+    def term(chosen: list[TextExample], units: Any) -> Any:
+        batch = task.features(TOKENIZER, chosen, 32, training=True).batch(units, draw)
+        assert task.objective().counts(batch) == {"classify": len(units)}
+        return task.objective().terms(model, batch)["classify"]
+
+    alone = [float(term(examples, np.array([number])).loss.detach()) for number in range(4)]
+    found = term(weighted, order)
+    assert float(found.loss.detach()) == pytest.approx(
+        sum(w / 2 * loss for w, loss in zip(given, alone, strict=True)), rel=1e-5
+    )
+    assert int(found.correct) == int(term(examples, order).correct)
+    dev = task.features(TOKENIZER, weighted, 32, training=False)
+    assert dev.weights is None, "scores count all alike"
+    assert task.features(TOKENIZER, [replace(one, weight=7.0) for one in examples], 32, training=True).weights is None

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 from qkv.data.labelled.examples import Place, Span, TagExample
 from qkv.data.labelled.reader import labelled
 from qkv.errors import InputError
+from qkv.models.bert.network import BertWithHeads
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.tasks.tag import Entity, TagLabels, TagResult, TagSettings, TagTask
 from qkv.tasks.tag_units import TagFeatures, cut_units, tokenize_texts
 from qkv.tasks.task import Calibration
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
-from tests.support.folders import make_tokenizer
+from tests.support.folders import make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
 LEFTWARD = TaskTokenizer(TOKENIZER)  # a GPT's
@@ -378,3 +381,24 @@ def test_a_word_is_labelled_where_all_of_it_was_read() -> None:
     assert features.n_windows[0] > 1
     marks = [LEFTWARD.token(number) for number in features.rows.collate(np.arange(len(features.rows))).ids.tolist()]
     assert [marks[place] for place in features.places] == ["##ness", "the", "##ness"]
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_weights_multiply_the_losses_of_their_texts(crf: bool) -> None:
+    task = tag(crf)
+    examples = [TagExample("the cat sat", (Span(4, 7, "PER"),)), TagExample("北京 " * 30, (Span(0, 2, "LOC"),))]
+    weighted = [replace(one, weight=weight) for one, weight in zip(examples, (1.0, 3.0), strict=True)]
+    network = make_model("BertForTokenClassification", labels=task.outputs)
+    assert isinstance(network, BertWithHeads)
+    model, draw = TaskModel(network, "token", task.extra_tensors()).eval(), np.random.default_rng(0)
+    objective = task.objective(None)
+
+    def loss(chosen: Sequence[TagExample], rows: slice = slice(None)) -> float:
+        features = task.features(TOKENIZER, chosen, 32, training=True)
+        batch = features.batch(np.arange(len(features.rows))[rows], draw)
+        return float(objective.terms(model, batch)["tag"].loss.detach())
+
+    assert len(task.features(TOKENIZER, examples, 32, training=True).rows) > 2, "a text of several windows"
+    expected = 0.5 * loss(examples, slice(1)) + 1.5 * loss(examples, slice(1, None))
+    assert loss(weighted) == pytest.approx(expected, rel=1e-4)
+    assert task.features(TOKENIZER, weighted, 32, training=False).weights is None

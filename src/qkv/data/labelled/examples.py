@@ -14,6 +14,8 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import NDArray
 
+from qkv.errors import InputError
+
 
 class Place(NamedTuple):
     """File and line of an example, for messages and results.
@@ -85,6 +87,7 @@ class Example(ABC):
     text: str
     place: Place
     group: str | None  # examples of one group stay in the same part of a split
+    weight: float = 1.0  # in the loss, beside those of the other training examples
 
     @classmethod
     @abstractmethod
@@ -161,6 +164,22 @@ class Example(ABC):
         return ()
 
 
+def relative_weights(examples: Sequence[Example]) -> NDArray[np.float64] | None:
+    """(n,) the weights of training examples with a mean of 1; None if all are equal.
+
+    >>> relative_weights([TextExample("a", weight=1.0), TextExample("b", weight=3.0)]).tolist()
+    [0.5, 1.5]
+    """
+    weights = np.array([example.weight for example in examples], np.float64)
+    if not len(weights) or (weights == weights[0]).all():
+        if len(weights) and not weights[0]:
+            raise InputError("The weight of every training example is 0: nothing is left to learn from.")
+        return None
+    weights = weights / weights.max()  # so that their sum is finite
+    found: NDArray[np.float64] = weights / weights.mean()
+    return found
+
+
 @dataclass(frozen=True)
 class TextExample(Example):
     """A text or text pair with a label. Several labels are a tuple; numbers keep their spelling."""
@@ -174,6 +193,7 @@ class TextExample(Example):
     label: str | tuple[str, ...] | None = None  # None: unlabelled
     place: Place = NO_PLACE
     group: str | None = None
+    weight: float = 1.0
 
     @classmethod
     def of(cls, given: UnlabelledInput) -> Self:
@@ -230,6 +250,7 @@ class TagExample(Example):
     units: tuple[tuple[int, int], ...] | None = None
     place: Place = NO_PLACE
     group: str | None = None
+    weight: float = 1.0
 
     @classmethod
     def of(cls, given: UnlabelledInput) -> Self:

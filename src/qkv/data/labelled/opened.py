@@ -93,7 +93,7 @@ def _check_lines(path: AnyPath, numbered: Iterator[tuple[int, str]]) -> Iterator
 ReportFault = Callable[[Fault], None]
 Convert = Callable[[int, Any, ReportFault], Iterable[Example]]
 
-ROLES = ("text", "pair", "label", "group", "id", "question", "context", "answer", "choices")
+ROLES = ("text", "pair", "label", "group", "id", "question", "context", "answer", "choices", "weight")
 
 
 @dataclass(frozen=True)

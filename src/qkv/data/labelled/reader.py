@@ -8,7 +8,9 @@ Files are streamed, again for each iteration; only a JSON document is in memory.
 `InputError`; dropped and repaired examples are in `faults`.
 """
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,7 +117,7 @@ class Labelled:
                     raise unit.error
                 for example in convert(number, unit, faults.append):
                     fits = fits or bool(example.counted())  # an empty list may be labels or spans
-                    examples.append(example)
+                    examples.append(self._weighted(example, unit))
             except InputError as error:
                 if isinstance(error, NoFieldError) and not self._needs_labels:
                     faults.append(Fault(place, "empty text", str(error), "dropped"))
@@ -129,11 +131,32 @@ class Labelled:
                 faults.append(Fault(place, UNUSABLE, message, "dropped"))
             yield Row(place, None if record is None or isinstance(unit, BrokenUnit) else record(unit), examples)
 
+    def _weighted(self, example: Example, unit: Any) -> Example:
+        """The example with the weight of its row, if a column has weights."""
+        column, record = self.columns.get("weight"), self._opened.record
+        if column is None or record is None or not isinstance(example, TextExample | TagExample):
+            return example
+        return replace(example, weight=read_weight(record(unit).get(column), example.place, column))
+
     def describe(self) -> str:
         """Return the format and the columns in one line, for people."""
         numbered = self.format == "conll" or "without a header" in self._opened.note
         columns = [f"{role} = {f'column {name}' if numbered else repr(name)}" for role, name in self.columns.items()]
         return ", ".join([f"{self.format} {self._opened.note}".rstrip(), *columns])
+
+
+def read_weight(value: Any, place: Place, column: str) -> float:
+    """
+    >>> read_weight("0.5", Place("f", 1), "w")
+    0.5
+    """
+    try:
+        weight = math.nan if isinstance(value, bool) or value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        weight = math.nan
+    if not 0 <= weight < math.inf:
+        raise InputError(f"{place}: the weight in {column!r} is {value!r:.40}; a weight is a number, 0 or more.")
+    return weight
 
 
 def labelled(
@@ -156,7 +179,7 @@ def labelled(
     """
     labelling = labelling_for(task)
     file = check_file(path)
-    known = {role: name for role, name in (remembered or {}).items() if role in labelling.roles}
+    known = {role: name for role, name in (remembered or {}).items() if role in labelling.roles and role != "weight"}
     if not needs_labels:
         known = {role: name for role, name in known.items() if role not in ("label", "answer")}
     given = _check_roles(columns or {}, labelling)
@@ -167,6 +190,11 @@ def labelled(
         if needs_labels and format is None:
             raise InputError(f"{error}{_other_task(file, task)}") from error
         raise
+    if "weight" in given and (opened.record is None or "weight" not in opened.columns):
+        raise InputError(
+            f"{file} is read as {opened.format}, which has no column of weights: give a table or jsonl, or leave "
+            "--weight out."
+        )
     if note := encoding_note(file):
         opened = opened._replace(note=f"{opened.note} {note}".strip())
     return Labelled(file, task, opened, lenient, needs_labels)
@@ -368,7 +396,7 @@ _TEXTS = Labelling(
     about="texts with a label each",
     formats="csv, tsv or jsonl with a text and a label",
     record='"text": …, "label": …',
-    roles=("text", "pair", "label", "group", "id"),
+    roles=("text", "pair", "label", "group", "id", "weight"),
     needed=("text", "label"),
     columns=text_records.text_columns,
     reader=text_records.text_reader,
@@ -383,7 +411,7 @@ _SPANS = Labelling(
     about="texts with labelled spans",
     formats="CoNLL columns (a word, a tab, its tag) or jsonl with spans",
     record='"text": …, "label": [[start, end, type]]',
-    roles=("text", "label", "group", "id"),
+    roles=("text", "label", "group", "id", "weight"),
     needed=("text", "label"),
     columns=annotation_files.span_columns,
     reader=annotation_files.span_reader,

@@ -1,7 +1,7 @@
 """The labelled data of a run: read, checked, and split into training, development and test set."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -70,7 +70,7 @@ def check_data_unchanged(data: DataChoice) -> None:
 
 def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> LabelledData:
     """Read training, development and test set, with all their faults."""
-    train = read_part(config.data.train, config, tell)
+    train = read_part(config.data.train, config, tell, weighted=True)
     notes = report_slips(train)
     if config.data.dev is not None:
         dev = read_part(config.data.dev, config, tell)
@@ -86,7 +86,7 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
 
 def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, DataPart]:
     task = TASKS[config.task].load().chosen(train.examples, config.settings)
-    task.check_labels(train.examples)  # a file of one label, or of ids, is told as what it is
+    task.check_labels(train.examples)  # report a file with one label, or with ids, before it is split
     kept, held = split_examples(train.examples, config.data, task.numbers)
     if not held or not kept:
         different = len({example.identity() for example in train.examples})
@@ -160,19 +160,20 @@ def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool
     return chosen
 
 
-def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> DataPart:
+def read_part(
+    path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None, weighted: bool = False
+) -> DataPart:
+    """Read a file; `weighted`: also the column of weights, which is for training only."""
+    columns = config.data.columns.given()
     source = labelled(
         path,
         config.task,
-        columns=config.data.columns.given(),
+        columns=columns if weighted else {role: name for role, name in columns.items() if role != "weight"},
         format=config.data.format,
         separator=config.data.separator,
         lenient=config.data.skip_bad,
     )
-    try:
-        examples = tuple(source)
-    except RowError as error:
-        raise InputError(f"{error} To leave out all rows that cannot be used, add --skip-bad.") from error
+    examples = tuple(read_rows(source))
     if not examples:
         dropped = f" ({len(source.faults)} were dropped: {source.faults[0].message})" if source.faults else ""
         raise InputError(f"{path} holds no example to learn from{dropped}.")
@@ -184,6 +185,14 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
         left_out = f", {skipped:,} rows that cannot be used were left out: faults.jsonl" if skipped else ""
         tell(f"{path}: {len(examples):,} examples ({source.describe()}){left_out}")
     return DataPart(str(path), examples, tuple(source.faults))
+
+
+def read_rows(source: Iterable[Example]) -> Iterator[Example]:
+    """Yield the examples; the error of a row that cannot be used also says how to leave such rows out."""
+    try:
+        yield from source
+    except RowError as error:
+        raise InputError(f"{error} To leave out all rows that cannot be used, add --skip-bad.") from error
 
 
 def count_labels(examples: Iterable[Example]) -> dict[str, int]:

@@ -50,7 +50,7 @@ class CalibrationFit:
 
 @dataclass(frozen=True)
 class _HeldOut:
-    """Held-out examples with what the head said of them."""
+    """Held-out examples with the scores of the head."""
 
     task: AnyTask
     features: Any
@@ -187,7 +187,7 @@ def evaluate_examples(
     progress: Callable[[int], None] | None = None,
     keep: Callable[[Example, Any, Judgement], None] | None = None,
 ) -> EvaluationResult:
-    """Examples with their results, a part at a time; `keep` is handed each, for whoever writes them down."""
+    """Score examples with their results, a part at a time; `keep` is called with each, to write it to a file."""
     scorer = task.scorer()
     hardest, confident = Worst(), Worst()
     lengths: Counter[int] = Counter()

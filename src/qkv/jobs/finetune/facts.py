@@ -173,6 +173,7 @@ class FinetuneFacts:
     test_baselines: tuple[BaselineScore, ...] = ()
     left_out_baseline: bool = False  # there was too much text for tf-idf
     strength: float | None = None  # of the penalty, where the head was fitted to its optimum (linear.py)
+    n_evaluations: int = 1  # on dev, of all seeds; the weights of the best one were kept
 
     @property
     def decisive(self) -> tuple[str, Scored, tuple[BaselineScore, ...]]:
@@ -185,6 +186,16 @@ class FinetuneFacts:
 def best_baseline(baselines: Sequence[BaselineScore]) -> BaselineScore | None:
     known = [one for one in baselines if math.isfinite(one.value)]
     return max(known, key=lambda one: one.value) if known else None
+
+
+def explain_selection(evaluations: int) -> Phrase:
+    """Why the score of the development set is too high, and what to do."""
+    return Phrase(
+        f"The held-out score is the best of {evaluations:,} evaluations, chosen on the same examples: it is "
+        "optimistic. For a score to rely on, keep other labelled examples apart and give them with --test FILE.",
+        f"验证集分数是 {evaluations:,} 次评估中最好的一次，模型就是按这批样本挑选的：偏乐观。"
+        "要得到可靠的分数，请另留一些标注样本，用 --test FILE 给出。",
+    )
 
 
 def explain_threshold(calibration: Mapping[str, Any]) -> Phrase | None:

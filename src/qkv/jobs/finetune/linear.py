@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
+from qkv.data.labelled.examples import relative_weights
 from qkv.data.windows import merge_windows
 from qkv.models.encoder import LinearHead
 from qkv.tasks.predictor import Vectors
@@ -70,7 +71,7 @@ class HeadFit:
 
     def run(self) -> Outcome:
         """Choose the strength, fit the head and evaluate it; the log has a line per strength."""
-        log = Log(self.job.out, 0)
+        log = Log(self.job.out, 0, self.progress.log)
         self.progress.start(0, len(STRENGTHS))
         try:
             with interruptible() as interruption:
@@ -87,13 +88,13 @@ class HeadFit:
         """Try the strengths; None if interrupted."""
         self._vectors = self._pooled_vectors()
         self._targets = linear_targets(self.task, self.examples, self.class_weights)
-        standard = Standard.of(self._vectors, self._has_bias)
+        self._standard = Standard.of(self._vectors, self._has_bias, relative_weights(self.examples))
         generator = np.random.default_rng(np.random.SeedSequence((self.seed, 12)))
         n = len(self.examples)
         chosen = np.sort(generator.permutation(n)[:_MOST_SEARCHED])
         strata = ["" if self.task.numbers else self.examples[number].stratum() for number in chosen.tolist()]
         fold = fold_numbers(strata, min(_FOLDS, len(chosen)), self.seed)
-        rows, targets = standard.rows(self._vectors[chosen]), self._targets.take(chosen)
+        rows, targets = self._standard.rows(self._vectors[chosen]), self._targets.take(chosen)
         found: list[Tried] = []
         for one in try_strengths(rows, targets, STRENGTHS, fold, self._has_bias):
             found.append(one)
@@ -109,9 +110,9 @@ class HeadFit:
 
     def _fit(self, strength: float) -> None:
         """Set the head to the optimum of this strength on all examples."""
-        standard = Standard.of(self._vectors, self._has_bias)
-        fitted = fit_linear(standard.rows(self._vectors), self._targets, strength, intercept=self._has_bias)
-        weight, bias = standard.folded(fitted)
+        rows = self._standard.rows(self._vectors)
+        fitted = fit_linear(rows, self._targets, strength, intercept=self._has_bias)
+        weight, bias = self._standard.folded(fitted)
         with torch.no_grad():
             self._linear.weight.copy_(torch.from_numpy(weight.T))
             if self._has_bias:
@@ -141,9 +142,9 @@ class HeadFit:
         return merge_windows(torch.cat(parts).numpy(), rows.n_rows).astype(np.float64)
 
     def restore(self) -> None:
-        """Fit again: nothing is saved in between."""
-        if not self.best.weights:
-            self.run()
+        """Fit again: nothing is saved in between. Without a fit there is no head to save."""
+        if not self.best.weights and not self.run().finished:
+            raise KeyboardInterrupt
 
     def take_best(self) -> None:
         """Nothing to do: the fitted head is in place."""

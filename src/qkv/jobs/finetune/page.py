@@ -78,6 +78,8 @@ def _score(facts: FinetuneFacts, scored: Scored, name: str, part: str) -> Iterat
         )
     else:
         notes.append(Phrase(f"On {of.en}.", f"共 {of.zh}。"))
+    if part == "dev" and facts.n_evaluations > 1:
+        notes.append(Phrase("The model was chosen on these: optimistic.", "模型按这批样本挑选：偏乐观。"))
     note = Phrase(" ".join(one.en for one in notes), "".join(one.zh for one in notes))
     marks: tuple[tuple[float, Words], ...] = ()
     best = best_baseline(facts.test_baselines if part == "test" else facts.baselines)

@@ -4,7 +4,6 @@ As in report/remarks.py every sentence contains its figures, and the docstring s
 """
 
 import math
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from qkv.jobs.finetune.facts import (
     SeedFacts,
     Shown,
     best_baseline,
+    explain_selection,
     explain_threshold,
     measure_spread,
 )
@@ -76,7 +76,7 @@ def _them(n: int) -> str:
 
 
 def remark_not_in_dev(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
-    """Labels that training has and dev never expects: nothing can be said of them."""
+    """Labels of the training set without an example in dev: their quality is unknown."""
     judged = {label.label for label in labels if label.support > 0}
     absent = [name for name in train if name not in judged] if judged else []
     if not absent:
@@ -169,7 +169,9 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         *(Remark(WARNING if leak.share > _LEAKED else NOTE, leak.text) for leak in facts.leaks),
         baseline if failure is None else None,
         remark_too_good(what, scored, facts.baselines, words),
-        remark_uncertainty(what, scored, words),
+        remark_chosen_on_dev(facts),
+        remark_numbers(facts),
+        remark_uncertainty(what, facts.decisive[1], words),
         remark_dev_and_test(facts),
         remark_seeds(what, facts.seeds),
         None if facts.strength is not None else remark_more_steps(facts.seeds),
@@ -195,28 +197,75 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
 
 
 def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
-    """The score of dev, and of test if there is one, is no better than a constant answer, or 0."""
+    """No part (dev, and test if there is one) has a score above that of the constant answer, or above 0.
+
+    A part that the constant answer has all right shows nothing. For numbers see `_has_learned`.
+    """
     parts = [(facts.scored, facts.baselines)]
     if facts.test_scored is not None:
         parts.append((facts.test_scored, facts.test_baselines))
-    constants = [next((one for one in known if one.key == "constant"), None) for _, known in parts]
-    levels = [0.0 if one is None else one.value for one in constants]
-    scores = [part.values.get(facts.main, math.nan) for part, _ in parts]
-    if not math.isfinite(scores[0]) or levels[0] >= 1 or any(map(operator.gt, scores, levels)):
+    known = [(part, _constant(baselines)) for part, baselines in parts]
+    known = [(part, constant) for part, constant in known if constant is None or constant.value < 1]
+    known = [(part, constant) for part, constant in known if math.isfinite(part.values.get(facts.main, math.nan))]
+    if not known or any(_has_learned(part, constant) for part, constant in known):
         return None
-    what = find_metric(facts.main)
-    en, zh = f"{what.plain} is {what.shown(scores[0])}", f"{what.zh}为 {what.shown(scores[0])}"
-    if (constant := constants[0]) is not None:
+    scored, constant = known[0]
+    what, value = find_metric(facts.main), scored.values[facts.main]
+    en, zh = f"{what.plain} is {what.shown(value)}", f"{what.zh}为 {what.shown(value)}"
+    if constant is not None:
         en += f", no better than {constant.name.en} ({what.shown(constant.value)})"
         zh += f"，不比{constant.name.zh}（{what.shown(constant.value)}）好"
-    lower = "" if facts.lr is None else f" {facts.lr / 3:.1g}"
-    ways = f"--lr{lower}", "--model", "--transfer features"
+    ways_en, ways_zh = ["another model (--model)"], ["换一个模型（--model）"]
+    if facts.strength is None:  # a head that is fitted has no learning rate
+        lower = "" if facts.lr is None else f" {facts.lr / 3:.1g}"
+        ways_en.insert(0, f"a lower learning rate (--lr{lower})")
+        ways_zh.insert(0, f"更小的学习率（--lr{lower}）")
+    if facts.transfer != "features":
+        ways_en.append("--transfer features")
+        ways_zh.append("--transfer features")
     return Remark(
         FAILURE,
         Phrase(
-            f"Nothing was learned: {en}. Try a lower learning rate ({ways[0]}), another model ({ways[1]}), "
-            f"{ways[2]}, or more examples.",
-            f"什么也没学到：{zh}。可以试试更小的学习率（{ways[0]}）、换一个模型（{ways[1]}）、{ways[2]}，或增加样本。",
+            f"Nothing was learned: {en}. Try {', '.join(ways_en)}, or more examples.",
+            f"什么也没学到：{zh}。可以试试{'、'.join(ways_zh)}，或增加样本。",
+        ),
+    )
+
+
+def _constant(baselines: Sequence[BaselineScore]) -> BaselineScore | None:
+    return next((one for one in baselines if one.key == "constant"), None)
+
+
+def _has_learned(scored: Scored, constant: BaselineScore | None) -> bool:
+    """A score above the constant answer. Numbers that correlate by chance also have to be nearer than the mean is."""
+    value, error = scored.values[scored.main], scored.values.get("mean_absolute_error", math.nan)
+    if constant is None or not math.isfinite(error) or not math.isfinite(constant.error):
+        return value > (0.0 if constant is None else constant.value)
+    return value > constant.value and (_interval(scored)[0] > constant.value or error < constant.error)
+
+
+def remark_numbers(facts: FinetuneFacts) -> Remark | None:
+    """The mean absolute error beside that of always answering the mean, on test if there is one."""
+    _, scored, baselines = facts.decisive
+    error, constant = scored.values.get("mean_absolute_error", math.nan), _constant(baselines)
+    if constant is None or not math.isfinite(error) or not math.isfinite(constant.error):
+        return None
+    what = find_metric("mean_absolute_error")
+    own, level = what.shown(error), what.shown(constant.error)
+    if error < constant.error:
+        return Remark(
+            NOTE,
+            Phrase(
+                f"Its numbers are off by {own} on average; those of {constant.name.en} would be off by {level}.",
+                f"它给的数平均差 {own}；{constant.name.zh}平均差 {level}。",
+            ),
+        )
+    return Remark(
+        WARNING,
+        Phrase(
+            f"Its numbers are off by {own} on average, no nearer than {constant.name.en} ({level}): use them as an "
+            "order at most.",
+            f"它给的数平均差 {own}，不比{constant.name.zh}（{level}）更近：最多只能用来排序。",
         ),
     )
 
@@ -274,7 +323,7 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
                 f"{zh}，低于基线 {level}{sure_zh}（{how.zh}）：{advice.zh}",
             ),
         )
-    constant = next((one for one in baselines if one.key == "constant"), None)
+    constant = _constant(baselines)
     if constant is not None and low <= constant.value:
         level, how, advice = what.shown(constant.value), constant.name, _CHEAPER["constant"]
         return Remark(
@@ -345,37 +394,46 @@ def remark_uncertainty(what: Metric, scored: Scored, words: TaskWords) -> Remark
     )
 
 
-def remark_dev_and_test(facts: FinetuneFacts) -> Remark | None:
-    """The test score beside the dev interval: training was stopped and seeds were chosen by dev, so dev flatters.
+def remark_chosen_on_dev(facts: FinetuneFacts) -> Remark | None:
+    """Without a test set the score is the best of several evaluations on the same examples."""
+    if facts.test_scored is not None or facts.n_evaluations < 2:
+        return None
+    return Remark(NOTE, explain_selection(facts.n_evaluations))
 
-    Nothing is said of two scores that show nothing: 0, or not above always giving one answer.
+
+def remark_dev_and_test(facts: FinetuneFacts) -> Remark | None:
+    """The test score beside that of dev, by which the weights and the seed were chosen.
+
+    They differ if the difference is larger than the half-widths of both 95 % intervals together (as the sides of a
+    right triangle). Nothing is said of two scores that show nothing: 0, or not above always giving one answer.
     """
     what, dev, test = find_metric(facts.main), facts.scored, facts.test_scored
     if test is None:
         return None
     a, b = dev.values.get(dev.main, math.nan), test.values.get(dev.main, math.nan)
     low, high = _interval(dev)
+    test_low, test_high = _interval(test)
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(low)):
         return None
     if max(a, b) <= max([0.0, *(one.value for one in facts.test_baselines if one.key == "constant")]):
         return None
     both_en = f"{what.name.en} is {what.shown(b)} on test and {what.shown(a)} on dev"
     both_zh = f"{what.name.zh}：测试集 {what.shown(b)}，验证集 {what.shown(a)}"
-    if b >= low:
-        better = Phrase(f"{both_en}: they agree.", f"{both_zh}，两者相符。")
-        return Remark(GOOD if b <= high else NOTE, better if b <= high else _easier(both_en, both_zh))
+    if b > a + math.hypot(high - a, b - test_low):
+        easier = Phrase(
+            f"{both_en}, more than chance explains: test is easier.", f"{both_zh}，并非偶然：测试集更容易。"
+        )
+        return Remark(NOTE, easier)
+    if b >= a - math.hypot(a - low, test_high - b):
+        return Remark(GOOD, Phrase(f"{both_en}: they agree.", f"{both_zh}，两者相符。"))
     return Remark(
         WARNING,
         Phrase(
-            f"{both_en}, under dev's interval. Trust the test score: the model was chosen by dev, or the two files "
-            "are not alike.",
-            f"{both_zh}，低于验证集的区间。请以测试集为准：模型是按验证集挑选的，或者两份数据并不相像。",
+            f"{both_en}, less than chance explains. Trust the test score: the model was chosen by dev, or the two "
+            "files are not alike.",
+            f"{both_zh}，相差并非偶然。请以测试集为准：模型是按验证集挑选的，或者两份数据并不相像。",
         ),
     )
-
-
-def _easier(en: str, zh: str) -> Phrase:
-    return Phrase(f"{en}, above dev's interval: test is easier.", f"{zh}，高于验证集的区间：测试集更容易。")
 
 
 def remark_seeds(what: Metric, seeds: Sequence[SeedFacts]) -> Remark | None:
@@ -387,9 +445,9 @@ def remark_seeds(what: Metric, seeds: Sequence[SeedFacts]) -> Remark | None:
     return Remark(
         NOTE,
         Phrase(
-            f"Over {len(seeds)} seeds {what.plain} is {what.shown(found.mean)} on average, with a standard deviation "
-            f"of {moved.en}: a gain smaller than that may be luck.",
-            f"{len(seeds)} 个种子的{what.after}平均 {what.shown(found.mean)}，标准差 {moved.zh}："
+            f"Over {len(seeds)} seeds {what.plain} on dev is {what.shown(found.mean)} on average, with a standard "
+            f"deviation of {moved.en}: a gain smaller than that may be luck.",
+            f"{len(seeds)} 个种子的验证集{what.after}平均 {what.shown(found.mean)}，标准差 {moved.zh}："
             "比这更小的提高可能只是运气。",
         ),
     )

@@ -4,6 +4,7 @@ RUN/config.toml       the resolved settings; a resumed run reads nothing else
 RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
 RUN/faults.jsonl      every example that was dropped or repaired, with file, line and reason
 RUN/predictions.jsonl held-out examples with their predictions
+RUN/training_texts.bin hashes of the training texts, by which qkv evaluate recognises them
 RUN/model/            the finished model, with its labels, calibration and training record
 RUN/report.html       the report page
 RUN/result.json       the figures; written last, so it exists only for a finished run
@@ -23,13 +24,14 @@ from typing import Any, NamedTuple
 import torch
 
 from qkv.data.batch import Batch
+from qkv.data.same_texts import KnownTexts
 from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
 from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
 from qkv.jobs.finetune.linear import HeadFit, fitted_strength
 from qkv.jobs.finetune.page import finetune_page
-from qkv.jobs.finetune.remarks import remark_baseline, remark_nothing_learned
+from qkv.jobs.finetune.remarks import remark_baseline, remark_chosen_on_dev, remark_nothing_learned
 from qkv.jobs.finetune.settings import FinetuneConfig, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import (
     DevEvaluation,
@@ -56,7 +58,7 @@ from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
 from qkv.train.log import Progress
 from qkv.train.loop import Trainer
-from qkv.train.run_folder import Outcome, add_line, read_lines
+from qkv.train.run_folder import TRAINING_TEXTS, Outcome, add_line, read_lines
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ def finish(
         numbers=dev.numbers,
         notes=prepared.notes,
         leaks=data.leaks,
-        lr=config.train.lr,
+        lr=_last_rate(config, sessions, best),
+        n_evaluations=_count_evaluations(out, config),
         mix=_mix(model, prepared.opened),
         new_layers=is_scratch(config.model),
         unknown=find_unknown_tokens(prepared.opened.tokenizer, data.train.examples, prepared.train),
@@ -165,7 +168,7 @@ def _mix(model: TaskModel, opened: Opened) -> MixFacts | None:
     now, before = mix_of(model.network), mix_of(opened.ability(TAKES_HEAD).network)
     if now is None:
         return None
-    # of an encoder that was new nothing was drawn, and of one that was trained its mix was too
+    # a new mix begins with equal shares, a trained one with its own
     began = (1 / len(now.shares),) * len(now.shares) if before is None else before.shares
     return MixFacts(now.shares, now.gamma, began)
 
@@ -245,6 +248,16 @@ def _evaluated_facts(part: DataPart, found: EvaluationResult) -> DataFacts:
     )
 
 
+def _last_rate(config: FinetuneConfig, sessions: Sequence[Mapping[str, Any]], best: int) -> float:
+    """The peak learning rate of the last attempt of a seed."""
+    restarted = any(session.get("seed") == best and "restarted_at" in session for session in sessions)
+    return config.train.lr * (config.train.retry or 1.0) if restarted else config.train.lr
+
+
+def _count_evaluations(out: Path, config: FinetuneConfig) -> int:
+    return sum(len(read_run(out / seed_folder(config, number)).evaluations) for number in range(config.seeds))
+
+
 def _seeds(config: FinetuneConfig, sessions: Sequence[Mapping[str, Any]]) -> list[SeedFacts]:
     found = []
     for number in range(config.seeds):
@@ -314,7 +327,7 @@ def _number(value: float) -> float | None:
 
 def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> dict[str, Any]:
     values, failure = [seed.score for seed in facts.seeds], remark_nothing_learned(facts)
-    verdict = remark_baseline(facts)
+    verdict, selection = remark_baseline(facts), remark_chosen_on_dev(facts)
     return {
         "task": facts.task,
         "kind": facts.kind,
@@ -345,6 +358,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
         "mix": None if facts.mix is None else asdict(facts.mix),
         "notes": [phrase(note).en for note in facts.notes],
         "failure": None if failure is None else failure.text._asdict(),
+        "selection": None if selection is None else selection.text._asdict(),
     }
 
 
@@ -432,6 +446,7 @@ class FinetuneSession:
             trainer.restore()
         trainer.take_best()
         figures = finish(self.prepared, trainer, best, out, read_lines(out / "sessions.jsonl"))
+        KnownTexts.write(out / TRAINING_TEXTS, (one.identity() for one in self.prepared.data.train.examples))
         write_report(out, finetune_page(out, figures.facts))
         write_text(out / "result.json", to_json(figures.result))
         for number in range(config.seeds):

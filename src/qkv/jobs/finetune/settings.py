@@ -48,6 +48,7 @@ class Columns:
     context: str | None = None
     answer: str | None = None
     choices: str | None = None
+    weight: str | None = None  # of each training example in the loss
 
     def given(self) -> dict[str, str]:
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
@@ -135,14 +136,19 @@ class FinetuneConfig:
 
 LONE, SMALL = 1e-3, 3e-4
 """Learning rates: of a head without its encoder, and of a small BERT."""
-RATES = {
-    "tag": ((256, 2e-4), (512, 1e-4), (768, 5e-5), (math.inf, 2e-5)),
-    "classify": ((256, 2e-4), (512, 1e-4), (768, 5e-5), (math.inf, 2e-5)),
-    "": ((256, SMALL), (512, 1e-4), (768, 5e-5), (math.inf, 2e-5)),
-}
-"""Learning rates of a BERT or a GPT whose layers are trained, by task ("": all others) and width, up to a limit.
+_WIDER = ((512, 1e-4), (768, 5e-5), (math.inf, 2e-5))
+RATES = {"tag": ((256, 2e-4), *_WIDER), "classify": ((256, 2e-4), *_WIDER), "": ((256, SMALL), *_WIDER)}
+"""Learning rates of a BERT or a GPT whose layers are trained, by task ("": all others) and width, up to a limit. Wider
+models take smaller steps.
 
-Of 256: bench/finetune_defaults.py with qkv-mini on ten sets, Chinese and English, of 100 to 1,500 examples."""
+    256        2e-4, 3e-4  measured: bench/finetune_defaults.py with qkv-mini on ten sets, Chinese and English, of 100
+                           to 1,500 examples
+    384, 512   1e-4        MiniLM, BERT-small: of the rates that Turc et al. (2019) search for small BERTs (3e-4, 1e-4,
+                           5e-5, 3e-5) the largest below that of 256
+    768        5e-5        BERT-base: the largest that Devlin et al. (2019, A.3) search (5e-5, 3e-5, 2e-5)
+    1024, …    2e-5        BERT-large: the smallest of these, since it is unstable on small sets (ibid., 4.1)
+
+A rate that learns nothing on a set is followed by a third of it (`RETRY`), which of 768 is 1.7e-5."""
 WARMUP = {"tag": 0.3, "classify": 0.3, "": 0.1}
 """Share of the steps. Most tokens have no entity: with a short warm-up that alone is learned first, and kept long. For
 classification both were chosen on four sets of about 2,000 texts: with 3e-4 and 0.1 some seeds learned nothing."""
@@ -446,7 +452,10 @@ def resolve_finetune_settings(
     moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
     width = sizes.width if sizes.attends else None
     defaults = default_settings(task, moves, config.device, width, sizes.on_features)
-    # whoever gives the learning rate or the length gets just that
-    if not {"train.lr", *FINETUNE_SETTINGS.lengths} & {*given.written, *given.typed}:
+    # a given learning rate or length is used as it is, without a second attempt
+    asked_for = {*given.written, *given.typed}
+    if not {"train.lr", *FINETUNE_SETTINGS.lengths} & asked_for:
         defaults["train"]["retry"] = RETRY
+    if task == "classify" and "train.lr" in asked_for:
+        defaults["classify"] = {"fit": "steps"}  # a fit to the optimum has no learning rate
     return asked(usual | defaults)

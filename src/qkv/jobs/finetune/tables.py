@@ -17,6 +17,7 @@ from qkv.report.page import Section, Table
 from qkv.report.tables import Bar, BarTable, Label, TableCell, render_bar_table
 from qkv.tasks.table import ERROR, PART_NAMES, TaskWords, find_metric, task_words, transfer_words
 from qkv.tasks.task import LabelScore, Scored
+from qkv.text.messages import translate
 
 ACTIONS = {
     "dropped": Phrase("left out", "略去"),
@@ -94,7 +95,8 @@ def _faults(faults: Sequence[Fault], missing: int) -> str:
         return ""
     items = [
         f'<li><b class="{safe(fault.action)}">{spans(ACTIONS.get(fault.action, fault.action))}</b>'
-        f"<code>{safe(_at(fault.place))}</code><span>{safe(fault.message)}</span></li>"
+        f"<code>{safe(_at(fault.place))}</code>"
+        f"<span>{spans(Phrase(fault.message, translate(fault.message, 'zh')))}</span></li>"
         for fault in faults
     ]
     cut = _SHOWN if len(items) > _SHOWN + 4 else len(items)
@@ -145,7 +147,7 @@ class ExamplesShown:
 
 
 def excerpt(text: str, around: Sequence[str] = (), length: int = LENGTH) -> tuple[str, bool]:
-    """What is shown of a text, and whether it is less than all: around the first of these that stands in it.
+    """The part of a text that is shown, around the first of these that it contains, and whether it is shortened.
 
     >>> excerpt("one two three", length=7)
     ('one two …', True)
@@ -254,7 +256,7 @@ def _length(example: Shown, cut: bool) -> str:
 
 EQUAL = Phrase("equal ones", "相等的值")
 NEAR = 1e-6
-"""Shares that differ by less are told as the same."""
+"""Shares that differ by less are reported as equal."""
 
 
 def layer_mix_table(mix: MixFacts) -> BarTable:

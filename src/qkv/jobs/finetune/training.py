@@ -119,6 +119,11 @@ DECIDED = {
         "--set classify.pairs=ordered。",
     ),
 }
+TAKEN_AS_NUMBERS = Phrase(
+    "The labels are taken as numbers (regression), since all are and one has a decimal point. If they are classes: "
+    "--kind single.",
+    "标签全是数，且有小数，所以按数值来学（回归）。如果它们是类别：--kind single。",
+)
 LEARNED_ALONG = Phrase(
     f"The GPT learns on to predict the next word of these texts, which counts {WEIGHT:g} beside the task. Without: "
     "--set language_model_weight=0.",
@@ -195,7 +200,8 @@ def _explain_choices(config: FinetuneConfig, task: AnyTask) -> list[Phrase]:
     """What to say of settings that the user left to the task."""
     asked, settings = asdict(config.settings), asdict(task.settings)
     decided = [f"{task.name}.{name}={value}" for name, value in settings.items() if value != asked[name]]
-    return [DECIDED[one] for one in decided if one in DECIDED]
+    numbers = [TAKEN_AS_NUMBERS] if task.numbers and asked.get("kind") == "auto" else []
+    return numbers + [DECIDED[one] for one in decided if one in DECIDED]
 
 
 def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
@@ -246,6 +252,8 @@ def resolve_time(prepared: Prepared, device: torch.device, progress: Progress) -
     # the number of epochs takes its place
     asked = replace(prepared.config, train=replace(prepared.config.train, minutes=None))
     prepared = replace(prepared, config=asked)
+    if minutes is not None and prepared.transfer.cached:
+        progress.message("note: --minutes is not used: only a head is trained, on stored vectors.")
     if is_fitted(prepared):
         return resolve_fit_defaults(prepared, progress.message)
     config = resolve_data_defaults(prepared, Silent().message)

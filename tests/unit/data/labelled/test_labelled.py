@@ -320,3 +320,32 @@ def test_another_task_is_not_named_where_the_task_fits(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "x"}\n{"text": "a", "label": [[0, 1, "B"]]}\n')
     with pytest.raises(InputError, match="a number or a list of these.$"):
         list(labelled(tmp_path / "a.jsonl", "classify"))
+
+
+WEIGHTED = "text,label,w\na,x,2\nb,y,0.5\n"
+
+
+def test_weights_of_rows(tmp_path: Path) -> None:
+    source = opened(tmp_path / "a.csv", WEIGHTED, columns={"weight": "w"})
+    assert [one.weight for one in source] == [2.0, 0.5] and "weight = 'w'" in source.describe()
+    lines = '{"text": "a b", "label": [[0, 1, "X"]], "w": 3}\n'
+    assert [one.weight for one in opened(tmp_path / "a.jsonl", lines, "tag", columns={"weight": "w"})] == [3.0]
+    assert [one.weight for one in labelled(tmp_path / "a.csv", "classify", remembered={"weight": "w"})] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "heavy", "", "inf"])
+def test_a_weight_that_is_none(tmp_path: Path, value: str) -> None:
+    source = opened(tmp_path / "a.csv", f"{WEIGHTED}c,x,{value}\n", columns={"weight": "w"})
+    with pytest.raises(InputError, match=rf"a.csv, line 4: the weight in 'w' is '{value}'; a weight is a number"):
+        list(source)
+    lenient = labelled(tmp_path / "a.csv", "classify", columns={"weight": "w"}, lenient=True)
+    assert len(list(lenient)) == 2 and lenient.faults[0].action == "dropped"
+
+
+def test_files_without_a_column_of_weights(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="read as conll, which has no column of weights"):
+        opened(tmp_path / "a.bio", "Tom\tB-PER\nsat\tO\n", "tag", columns={"weight": "3"})
+    with pytest.raises(InputError, match="no column 'v' for the weight"):
+        opened(tmp_path / "b.csv", WEIGHTED, columns={"weight": "v"})
+    with pytest.raises(InputError, match="'answer' has no column 'weight'"):
+        labelled(tmp_path / "b.csv", "answer", columns={"weight": "w"})

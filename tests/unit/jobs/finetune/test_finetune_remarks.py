@@ -8,7 +8,8 @@ import pytest
 
 from qkv.jobs.finetune import remarks
 from qkv.jobs.finetune.facts import FinetuneFacts, Leak, LengthBin
-from qkv.report.bilingual import Phrase
+from qkv.jobs.finetune.page import headline_figures
+from qkv.report.bilingual import Phrase, phrase
 from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING
 from qkv.tasks.baselines import BaselineScore
 from qkv.tasks.table import find_metric, task_words
@@ -116,8 +117,65 @@ def test_dev_and_test(test: float, level: str, words: str) -> None:
     assert remarks.remark_dev_and_test(facts_of(scored(0.8))) is None
 
 
+@pytest.mark.parametrize(("test", "level"), [((0.66, 0.4, 0.86), GOOD), ((0.66, 0.6, 0.71), WARNING)])
+def test_few_test_texts_may_differ_by_chance(test: tuple[float, float, float], level: str) -> None:
+    """Twenty texts under dev's interval were taken as proof that the files are not alike."""
+    check(remarks.remark_dev_and_test(facts_of(scored(0.8, 0.72, 0.86), test=scored(*test))), level, "66.0")
+
+
+def test_the_uncertainty_is_that_of_the_part_that_decides() -> None:
+    facts = facts_of(scored(0.8, 0.6, 0.9, n=30), constant("a", 0.5), test=scored(0.79, 0.78, 0.80, n=6000))
+    assert not [one for one in remarks.finetune_remarks(facts) if "few to judge by" in one.text.en]
+
+
+def test_the_best_of_several_evaluations_is_optimistic() -> None:
+    facts = replace(facts_of(scored(0.8, 0.7, 0.9)), n_evaluations=12)
+    found = check(remarks.remark_chosen_on_dev(facts), NOTE, "12", "--test FILE")
+    assert "optimistic" in found.text.en and found in list(remarks.finetune_remarks(facts))
+    assert remarks.remark_chosen_on_dev(replace(facts, n_evaluations=1)) is None, "it was evaluated once"
+    assert remarks.remark_chosen_on_dev(replace(facts, test_scored=scored(0.8))) is None
+    shown = next(headline_figures(facts))
+    assert shown.note is not None and "optimistic" in phrase(shown.note).en
+
+
+MEAN = BaselineScore("constant", Phrase("always answering the mean, 3", "总答平均值 3"), 0.0, 0.8)
+
+
+def numbers(r: float, low: float, error: float) -> FinetuneFacts:
+    found = Scored("pearson", {"pearson": r, "mean_absolute_error": error}, {"pearson": (low, r + 0.1)}, 60)
+    facts = replace(facts_of(found, MEAN), main="pearson", kind="regression")
+    return replace(facts, numbers=np.array([[1.0, 1.1]]))
+
+
+@pytest.mark.parametrize(
+    ("r", "low", "error", "fails"),
+    [(0.1, -0.1, 0.82, True), (-0.1, -0.3, 0.7, True), (0.1, -0.1, 0.7, False), (0.5, 0.3, 0.9, False)],
+)
+def test_numbers_that_were_not_learned(r: float, low: float, error: float, fails: bool) -> None:
+    facts = numbers(r, low, error)
+    found = remarks.remark_nothing_learned(facts)
+    assert (found is not None) == fails
+    if found is not None:
+        check(found, FAILURE, "--lr")
+        assert "no better than always answering the mean" in found.text.en
+    check(remarks.remark_numbers(facts), WARNING if error > 0.8 else NOTE, "0.800")
+
+
+def test_a_fitted_head_has_no_learning_rate_to_lower() -> None:
+    facts = replace(facts_of(scored(0.5, 0.4, 0.6), constant("a", 0.5)), lr=1e-3, strength=1.0, transfer="features")
+    found = check(remarks.remark_nothing_learned(facts), FAILURE, "--model")
+    assert "--lr" not in found.text.en and "features" not in found.text.en
+
+
+def test_one_class_in_dev_and_a_test_that_shows_nothing() -> None:
+    facts = facts_of(scored(1.0, 0.9, 1.0), constant("a", 0.5), test=scored(0.5, 0.4, 0.6))
+    facts = replace(facts, baselines=(constant("a", 1.0),))
+    check(remarks.remark_nothing_learned(facts), FAILURE, "50.0")
+
+
 def test_seeds() -> None:
-    check(remarks.remark_seeds(ACCURACY, SEEDS), NOTE, "3", "87.6", "0.9")
+    found = check(remarks.remark_seeds(ACCURACY, SEEDS), NOTE, "3", "87.6", "0.9")
+    assert "on dev" in found.text.en
     assert remarks.remark_seeds(ACCURACY, SEEDS[:1]) is None and remarks.remark_more_steps(SEEDS) is None
     check(remarks.remark_more_steps([replace(SEEDS[0], best_step=640)]), NOTE, "640")
     assert remarks.remark_more_steps(()) is None
