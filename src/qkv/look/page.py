@@ -13,7 +13,8 @@ import html
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from qkv.look.api import Api
 from qkv.look.recording import PageText, Recording, record_answers
 from qkv.look.subject import VIEWS, Subject, open_subject
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import LANGUAGES
 
 PAGE_FOLDER = Path(__file__).resolve().parent / "page"
 INDEX_FILE, STYLE_FILE, START_MODULE = "index.html", "look.css", "app.js"
@@ -194,6 +196,25 @@ def build_page(
     return build_saved_page(recorded), made
 
 
+def warn_too_long(subjects: Sequence[Subject], text: str | None, pair: str | None = None) -> None:
+    """Warn of a text that a model cannot read whole: its views will refuse it."""
+    for subject in subjects:
+        if text is None or subject.is_table:
+            continue
+        if subject.translates:
+            n_tokens = len(subject.translator.languages.read([text])[0])
+        else:
+            tokenizer, texts = subject.model.tokenizer, [text] if pair is None else [text, pair]
+            special = (2 if pair is None else tokenizer.marks.around_pair) if subject.model.counts_special_tokens else 0
+            n_tokens = sum(map(len, tokenizer.encode_ids(texts))) + special
+        if n_tokens > subject.max_length:
+            warnings.warn(
+                f"The text has {n_tokens:,} tokens, and {subject.title} reads {subject.max_length:,} at most: its "
+                "views refuse it. Shorten it.",
+                stacklevel=3,
+            )
+
+
 @dataclass(frozen=True)
 class LookPage:
     """The page of a model, which needs no server. A notebook shows it; `save` writes it."""
@@ -231,8 +252,11 @@ def look(
         raise InputError(f"There is no view '{view}'.{did_you_mean(view, VIEWS)} Views: {', '.join(VIEWS)}.")
     if pair is not None and text is None:
         raise InputError("pair is a second text: give the first one as text.")
+    if lang is not None and lang not in LANGUAGES:
+        raise InputError(f"lang is '{lang}'; known: {', '.join(LANGUAGES)}.")
     api = Api([Subject.of(model) if isinstance(model, Model) else open_subject(model)])
     api.load()
+    warn_too_long(api.subjects, text, pair)
     state = {"view": view, "text": text, "pair": pair, "lang": lang}
     page, _ = build_page(api, {name: value for name, value in state.items() if value is not None})
     return LookPage(api.subjects[0].title, page)
