@@ -129,7 +129,7 @@ def look(
             check_text(option, given)
 
     from qkv.look.api import Api
-    from qkv.look.page import warn_too_long
+    from qkv.look.page import describe_too_long
 
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more, not {threads}.")
@@ -141,7 +141,8 @@ def look(
     api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
     begins_with = choose_subject(api, view) if view is not None else 0
     api.load()  # report bad weights now, and make the first view fast
-    warn_too_long(api.subjects, text, pair)
+    for message in [] if text is None else describe_too_long(api.subjects, text, pair):
+        write(f"note: {message}", err=True)
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
     begin["model"] = begins_with or None
     begin["compare"] = (0 if begins_with else 1) if len(api.subjects) > 1 else None

@@ -196,10 +196,11 @@ def build_page(
     return build_saved_page(recorded), made
 
 
-def warn_too_long(subjects: Sequence[Subject], text: str | None, pair: str | None = None) -> None:
-    """Warn of a text that a model cannot read whole: its views will refuse it."""
+def describe_too_long(subjects: Sequence[Subject], text: str, pair: str | None = None) -> list[str]:
+    """A message for each model that cannot read the text whole: its views will refuse it."""
+    found = []
     for subject in subjects:
-        if text is None or subject.is_table:
+        if subject.is_table:
             continue
         if subject.translates:
             n_tokens = len(subject.translator.languages.read([text])[0])
@@ -207,12 +208,12 @@ def warn_too_long(subjects: Sequence[Subject], text: str | None, pair: str | Non
             tokenizer, texts = subject.model.tokenizer, [text] if pair is None else [text, pair]
             special = (2 if pair is None else tokenizer.marks.around_pair) if subject.model.counts_special_tokens else 0
             n_tokens = sum(map(len, tokenizer.encode_ids(texts))) + special
-        if n_tokens > subject.max_length:
-            warnings.warn(
-                f"The text has {n_tokens:,} tokens, and {subject.title} reads {subject.max_length:,} at most: its "
-                "views refuse it. Shorten it.",
-                stacklevel=3,
+        if n_tokens > (most := subject.max_length):
+            found.append(
+                f"The text has {n_tokens:,} tokens, and {subject.title} reads {most:,} at most: its views refuse it. "
+                "Shorten it."
             )
+    return found
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,8 @@ def look(
         raise InputError(f"lang is '{lang}'; known: {', '.join(LANGUAGES)}.")
     api = Api([Subject.of(model) if isinstance(model, Model) else open_subject(model)])
     api.load()
-    warn_too_long(api.subjects, text, pair)
+    for message in [] if text is None else describe_too_long(api.subjects, text, pair):
+        warnings.warn(message, stacklevel=2)
     state = {"view": view, "text": text, "pair": pair, "lang": lang}
     page, _ = build_page(api, {name: value for name, value in state.items() if value is not None})
     return LookPage(api.subjects[0].title, page)

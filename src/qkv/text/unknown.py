@@ -24,6 +24,7 @@ _EXAMINED, _EXAMINED_CHARACTERS = 1000, 1_000_000
 SHARE = 0.01
 """Of the tokens; from this share on unknown tokens are reported."""
 _SHOWN = 8
+_cut_word = re.compile(r"[^\W\u4e00-\u9fff]+\Z")
 
 
 class _Encoded(Protocol):
@@ -150,6 +151,7 @@ class UnknownCounter:
             if self._n_affected <= _EXAMINED and self._examined < _EXAMINED_CHARACTERS:
                 part = text[: _EXAMINED_CHARACTERS - self._examined]
                 self._examined += len(part)
+                part = part if len(part) == len(text) else _cut_word.sub("", part)
                 for word in _unknown_words(self._tokenizer, part):
                     if word not in self._words:
                         self._words[word] = _lacking(self._tokenizer, word)
