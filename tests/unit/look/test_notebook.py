@@ -4,6 +4,7 @@ import html
 import importlib
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def test_a_loaded_model_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_package_has_the_signature_of_the_function() -> None:
-    package = importlib.import_module("qkv.look")
+    package: Any = importlib.import_module("qkv.look")
     ours, theirs = inspect.signature(package), inspect.signature(look)
     assert [(one.name, one.default) for one in ours.parameters.values()] == [
         (one.name, one.default) for one in theirs.parameters.values()
