@@ -26,7 +26,7 @@ def _noun() -> None:
     """Train tokenizers."""
 
 
-@tokenizer.command("train", cls=Verb)
+@tokenizer.command("train", short_help="Learn a vocabulary from files of any size.", cls=Verb)
 def train_tokenizer(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Files with one text per line: .txt .jsonl, also .gz .xz.")
