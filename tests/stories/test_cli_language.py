@@ -215,7 +215,7 @@ def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
         (
             f"note: {UnknownFacts(2, 30, 3, 1, 1, {'嗯': 2, '😡': 1}).describe()}",
             "提示：30 个词元里有 3 个（10.0 %）模型不认得，涉及 2 条文本中的 1 条，其中 1 条完全读不了，"
-            "对应的字符：嗯 (2), 😡。换一个词表不同的模型，也许就认得。",
+            "对应的原文：嗯 (2), 😡。换一个词表不同的模型，也许就认得。",
         ),
         (
             "a.txt, line 3 is empty: each line is one token. Delete the line.",

@@ -65,13 +65,13 @@ def test_verbs_say_it_in_one_line(words: list[str], capsys: pytest.CaptureFixtur
 def test_every_note_has_a_remedy(text: str, remedy: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embed", text, "一只猫"]) == 0
     said = capsys.readouterr().err
-    assert said.rstrip().endswith(remedy) and "the characters behind them: " in said
+    assert said.rstrip().endswith(remedy) and "; they stand for: " in said
 
 
 def test_a_note_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embed", "這個", "一只猫", "--lang", "zh"]) == 0
     assert (
-        "对应的字符：這, 個。转换一份能多认得一些的：qkv convert MODEL NEW --fold simplified。"
+        "对应的原文：這, 個。转换一份能多认得一些的：qkv convert MODEL NEW --fold simplified。"
         in capsys.readouterr().err
     )
 

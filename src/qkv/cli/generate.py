@@ -249,7 +249,7 @@ def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: di
         sys.stdout.flush()
     typer.echo("")
     counter = UnknownCounter(generator.tokenizer)
-    counter.add([prompt], generator.n_unknown(prompt), len(generator.tokenizer.encode_ids([prompt])[0]))
+    counter.add([prompt], generator.n_unknown(prompt), _count_tokens(generator, prompt))
     warn_unknown(counter.facts())
 
 
@@ -269,9 +269,14 @@ def _warn_unknown(found: Iterator[list["GeneratedText"]], generator: "Generator"
 
     counter = UnknownCounter(generator.tokenizer)
     for texts in found:
-        counter.add([texts[0].prompt], texts[0].n_unknown, texts[0].n_prompt_tokens)
+        counter.add([texts[0].prompt], texts[0].n_unknown, _count_tokens(generator, texts[0].prompt))
         yield texts
     warn_unknown(counter.facts())
+
+
+def _count_tokens(generator: "Generator", prompt: str) -> int:
+    """Without the special token before a prompt."""
+    return len(generator.tokenizer.encode_ids([prompt])[0])
 
 
 def _write(out: Path, suffix: str, found: Iterator[list["GeneratedText"]], total: int | None) -> None:

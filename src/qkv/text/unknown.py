@@ -112,8 +112,8 @@ class UnknownFacts:
         """Two sentences where it matters; None where nearly everything is known.
 
         >>> print(UnknownFacts(2, 30, 3, 1, 1, {"這": 2, "Ａ": 1}, ["width", "simplified"]).describe())
-        3 of 30 tokens (10.0 %) are unknown to the model, in 1 of 2 texts, 1 of them wholly; the characters behind \
-them: 這 (2), Ａ. A copy that knows more of them: qkv convert MODEL NEW --fold width,simplified.
+        3 of 30 tokens (10.0 %) are unknown to the model, in 1 of 2 texts, 1 of them wholly; they stand \
+for: 這 (2), Ａ. A copy that knows more of them: qkv convert MODEL NEW --fold width,simplified.
         >>> UnknownFacts(2, 3000, 3, 1, 0, {"嗯": 3}).describe() is None
         True
         """
@@ -121,7 +121,7 @@ them: 這 (2), Ａ. A copy that knows more of them: qkv convert MODEL NEW --fold
             return None
         wholly = f", {self.n_unreadable:,} of them wholly" if self.n_unreadable else ""
         where = f", in {self.n_affected:,} of {self.n_texts:,} texts{wholly}" if self.n_texts > 1 else ""
-        behind = f"; the characters behind them: {self.examples}" if self.most_frequent else ""
+        behind = f"; they stand for: {self.examples}" if self.most_frequent else ""
         return (
             f"{self.n_unknown:,} of {self.n_tokens:,} tokens ({100 * self.share:.1f} %) are unknown to the model"
             f"{where}{behind}. {self.remedy}"
