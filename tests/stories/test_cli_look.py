@@ -221,7 +221,7 @@ def test_a_page_of_its_own(capsys: pytest.CaptureFixture[str], sound: Path, tmp_
     words = ["--text", "the </script> cat", "--lang", "zh", "--compare", str(make_vectors_folder(tmp_path / "words"))]
     assert main(["look", str(sound), *words, "--save", str(page)]) == 0
     out, err = capsys.readouterr()
-    assert out == "" and "page.html：网页连同数据，" in err and "个结果" in err
+    assert out == "" and "page.html：网页（含数据），" in err and "个结果" in err
     found = recorded(page)
     room, replies = found["room"], found["replies"]
     assert isinstance(room, dict) and isinstance(replies, dict) and room["saved"] is True
