@@ -23,6 +23,7 @@ from qkv.cli.main import NOUNS, VERBS, main
 from qkv.cli.terminal import progress
 from qkv.cli.tokenize import train_tokenizer
 from qkv.report.attention import AttentionMap
+from qkv.text.tokenizer import Tokenizer
 from tests.support.below_readers import make_elmo
 from tests.support.folders import TOKENS, make_folder
 from tests.support.gpt_folders import make_gpt
@@ -65,6 +66,23 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("verb", ["check", "tokenize", "info", "info shards"])
+def test_verbs_that_compute_nothing_do_not_import_torch(verb: str, tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("A first line. 一句话。\n\nAnother document.\n" * 9, encoding="utf-8")
+    (tmp_path / "labels.csv").write_text("text,label\ngood,a\nbad,b\n", encoding="utf-8")
+    Tokenizer.train(["a b c 一句话"], vocabulary_size=40, min_frequency=1).save(tmp_path / "tokenizer")
+    prepare = "main(['prepare', 'corpus.txt', '--tokenizer', 'tokenizer', '--out', 'shards', '--workers', '1']);"
+    words = {
+        "check": "main(['check', 'corpus.txt']); main(['check', 'labels.csv'])",
+        "tokenize": "main(['tokenize', 'a b']); main(['tokenizer', 'train', 'corpus.txt', '--out', 'new'])",
+        "info": "main(['info', 'tokenizer']); main(['info', 'tokenizer', '--json'])",
+        "info shards": f"{prepare} main(['info', 'shards'])",
+    }
+    code = f"import sys; from qkv.cli.main import main; {words[verb]}; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "error" not in done.stderr, done.stderr
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,7 @@ def test_files_in_and_out(gpt: str, tmp_path: Path, capfd: pytest.CaptureFixture
     for file in (lines, objects):
         assert main(["generate", gpt, "--file", str(file), "--out", str(out), "--greedy"]) == 0
         err = capfd.readouterr().err
-        assert "2 texts from 2 prompts" in err and "lacks 1 tokens of 1 prompts" in err
+        assert "2 texts from 2 prompts" in err and "1 of 4 tokens (25.0 %) are unknown" in err
         found.append([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()])
     assert found[0] == found[1] and [one["prompt"] for one in found[0]] == ["the cat", "他 zebra"]
     assert main(["generate", gpt, "--file", str(lines), "--out", str(tmp_path / "out.txt"), "--greedy"]) == 0
@@ -135,7 +135,7 @@ def test_nothing_from_standard_input(
 def test_unknown_tokens_are_told_of_every_text(gpt: str, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["--json"], []):  # the second is shown while it grows
         assert main(["generate", gpt, "the zebra", "--max-length", "3", *words]) == 0
-        assert "lacks 1 tokens of 1 prompts" in capfd.readouterr().err
+        assert "1 of 2 tokens (50.0 %) are unknown to the model; they stand for: zebra." in capfd.readouterr().err
 
 
 def test_guesses_ahead_change_nothing(gpt: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,10 @@ from qkv.errors import InputError
 from qkv.jobs.finetune.tables import DataUsed
 from qkv.jobs.lifecycle import write_faults
 from qkv.text.messages import language, speaking, translate
+from qkv.text.unknown import UnknownFacts
 from qkv.train.log import Lines
 from qkv.train.run_folder import read_lines
+from tests.golden.golden import MODELS
 from tests.support.finetune_runs import part_of
 from tests.support.stand_in import stand_in
 
@@ -116,10 +118,19 @@ def test_nothing_in_the_help_is_left_in_english(run: Run, locale: Callable[..., 
     out = run(name, "--help")[1]
     # runs of English words; commands, names of fields (with commas) and what is after an option are no prose
     prose = re.findall(
-        r"(?<![-.\w] )\b[a-z]+ (?:[a-z]+ ){2,}[a-z]+\b",
+        r"(?<![-.\w] )\b[A-Za-z][a-z]* (?:[a-z]+ ){2,}[a-z]+\b",
         "\n".join(line for line in out.splitlines() if "qkv " not in line),
     )
     assert not prose
+
+
+def test_results(run: Run, locale: Callable[..., None]) -> None:
+    locale(QKV_LANG="zh")
+    out = run("next", "他打开冰箱。", "里面没有鸡蛋了。", "--model", MODELS / "bert")[1]
+    assert "接在后面" in out and "不接在后面" in out and "follow" not in out
+    line = "accuracy of baselines on {}: always answering “a” 0.5000"
+    assert translate(line.format("dev")) == "基线在验证集上的准确率：总答“a” 0.5000"
+    assert translate(line.format("a.csv")) == "基线在 a.csv 上的准确率：总答“a” 0.5000"
 
 
 def test_errors_with_values(run: Run, locale: Callable[..., None], tmp_path: Path) -> None:
@@ -208,8 +219,9 @@ def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
         ("There is no file a.b. c.txt.", "没有文件 a.b. c.txt。"),
         ("There is no folder x. Did you mean 'y'?", "没有文件夹 x。是不是想写「y」？"),
         (
-            "note: 3 of 30 tokens (10.0 %) are unknown to the model: 嗯 (2), 😡.",
-            "提示：30 个词元里有 3 个（10.0 %）模型不认得：嗯 (2), 😡。",
+            f"note: {UnknownFacts(2, 30, 3, 1, 1, {'嗯': 2, '😡': 1}).describe()}",
+            "提示：30 个词元里有 3 个（10.0 %）模型不认得，涉及 2 条文本中的 1 条，其中 1 条完全读不了，"
+            "对应的原文：嗯 (2), 😡。换一个词表不同的模型，也许就认得。",
         ),
         (
             "a.txt, line 3 is empty: each line is one token. Delete the line.",

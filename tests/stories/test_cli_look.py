@@ -57,7 +57,7 @@ def fails(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 
 def test_a_view_and_a_language_that_are_not_there(capsys: pytest.CaptureFixture[str], sound: Path) -> None:
     assert "Did you mean 'attention'?" in fails(capsys, sound, "--view", "atention")
-    assert "known: zh, en" in fails(capsys, sound, "--lang", "fr")
+    assert "known: en, zh" in fails(capsys, sound, "--lang", "fr")
 
 
 def test_a_view_that_the_model_lacks(
@@ -67,6 +67,14 @@ def test_a_view_that_the_model_lacks(
     assert "tiny has attention" in said and "positions" in said and met == []
     assert "tiny has" in fails(capsys, sound, "--view", "vectors", "--save", tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_longer_than_the_model_reads(capsys: pytest.CaptureFixture[str], sound: Path, met: list[Server]) -> None:
+    words = ["look", str(sound), "--port", "0", "--no-browser", "--text"]
+    assert main([*words, "好" * 600]) == 0
+    assert "note: The text has 602 tokens, and tiny reads " in capsys.readouterr().err
+    assert main([*words, "好"]) == 0
+    assert "at most" not in capsys.readouterr().err
 
 
 def test_a_view_that_another_model_has(
@@ -213,7 +221,7 @@ def test_a_page_of_its_own(capsys: pytest.CaptureFixture[str], sound: Path, tmp_
     words = ["--text", "the </script> cat", "--lang", "zh", "--compare", str(make_vectors_folder(tmp_path / "words"))]
     assert main(["look", str(sound), *words, "--save", str(page)]) == 0
     out, err = capsys.readouterr()
-    assert out == "" and "page.html：网页连同数据，" in err and "个结果" in err
+    assert out == "" and "page.html：网页（含数据），" in err and "个结果" in err
     found = recorded(page)
     room, replies = found["room"], found["replies"]
     assert isinstance(room, dict) and isinstance(replies, dict) and room["saved"] is True

@@ -52,6 +52,42 @@ def test_verbs_say_it_in_one_line(words: list[str], capsys: pytest.CaptureFixtur
     assert len(said) == 1 and "😡" in said[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("這個們來", "--fold simplified."),
+        ("ＡＢＣ", "--fold width."),
+        ("ＡＢＣ 這個 good😡", "--fold width,emoji,simplified."),
+        ("嗯", "A model with another vocabulary may know them."),
+        ("😡", "A model with another vocabulary may know them."),
+    ],
+)
+def test_every_note_has_a_remedy(text: str, remedy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["embed", text, "一只猫"]) == 0
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith(remedy) and "; they stand for: " in said
+
+
+def test_a_note_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["embed", "這個", "一只猫", "--lang", "zh"]) == 0
+    assert (
+        "对应的原文：這, 個。转换一份能多认得一些的：qkv convert MODEL NEW --fold simplified。"
+        in capsys.readouterr().err
+    )
+
+
+def test_the_remedy_helps(tmp_path: Path) -> None:
+    pytest.importorskip("opencc")
+    assert main(["convert", "qkv-mini", str(tmp_path / "mine"), "--fold", "width,simplified"]) == 0
+    before, after = qkv.load(), qkv.load(tmp_path / "mine")
+    assert before.embed("臺灣總統ＡＢＣ").n_unknown.tolist() == [5]
+    assert after.embed("臺灣總統ＡＢＣ").n_unknown.tolist() == [0]
+    assert (after.embed("臺灣總統ＡＢＣ").vectors == before.embed("台湾总统abc").vectors).all()
+    text = "李明在臺灣，說「這個」。"
+    spans = [text[start:end] for start, end in after.tokenizer.encode(text, special=False).offsets]
+    assert spans == list(text), "spans are those of the text as written"
+
+
 def test_nothing_is_said_where_all_is_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["embed", "a cat", "一只猫"]) == 0
     assert "unknown" not in capsys.readouterr().err
@@ -62,7 +98,7 @@ def test_embedded_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     texts.write_text(f"a cat\n{ANGRY}\n", encoding="utf-8")
     assert main(["embed", "--file", str(texts), "--out", str(tmp_path / "v.npy"), "--json"]) == 0
     found = capsys.readouterr()
-    assert json.loads(found.out)["n_unknown"] == 1 and "in 1 of 2 texts, 1 of them wholly: 😡 (3)" in found.err
+    assert json.loads(found.out)["n_unknown"] == 1 and "in 1 of 2 texts, 1 of them wholly" in found.err
 
 
 @pytest.fixture
@@ -79,6 +115,7 @@ def test_check_with_a_model(labelled: Path, capsys: pytest.CaptureFixture[str]) 
     assert unknown["n_unknown"] == 12 and unknown["most_frequent"] == {"😡": 12, "嗯": 8}
     main(["check", str(labelled), "--model", "qkv-mini"])
     assert "unknown tokens" in (said := capsys.readouterr().out) and "😡 (12), 嗯 (8)" in said
+    assert "A model with another vocabulary may know them." in said
 
 
 def test_evaluate(labelled: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,4 +138,5 @@ def test_finetune_says_it_and_the_report_remarks_it(
 def test_the_remark_has_its_figures() -> None:
     remark = remark_unknown(UnknownFacts(10, 200, 30, 4, 1, {"嗯": 20, "怼": 10}))
     assert remark is not None and "30 tokens (15.0" in str(remark.text.en) and "嗯 (20), 怼 (10)" in str(remark.text.zh)
+    assert "may know them." in str(remark.text.en) and "换一个词表不同的模型" in str(remark.text.zh)
     assert remark_unknown(UnknownFacts(10, 2000, 1, 1, 0, {"嗯": 1})) is None

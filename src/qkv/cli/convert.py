@@ -59,7 +59,8 @@ def convert(
         typer.Option(
             "--fold",
             metavar="NAMES",
-            help="How the new folder reads texts: width (full-width letters as half-width), emoji (each by itself).",
+            help="How the new folder reads texts: width (full-width letters as half-width), emoji (each by itself), "
+            "simplified (traditional 汉字 as simplified); several: width,emoji.",
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the contents of NEW.")] = False,
@@ -111,9 +112,9 @@ def convert(
     for note in opened.notes:
         say(f"note: {note}")
     if fold is not None:
-        from qkv.text.unknown import add_folding, check_fold
+        from qkv.text.unknown import add_folding, check_fold, read_folds
 
-        check_fold(names := fold.split(","), opened.tokenizer.kind)
+        check_fold(names := read_folds(fold), opened.tokenizer.kind, opened.tokenizer.segmenter)
         add_folding(opened.tokenizer.backend, names)
     target = opened.save(target, architecture)
     facts = describe_model(target).document

@@ -7,6 +7,7 @@ import typer
 
 from qkv.cli.options import JsonOption, ModelOption, load_model, text_or_stdin
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import translate
 
 if TYPE_CHECKING:
     from qkv.api.model import Model
@@ -82,7 +83,7 @@ def score_next_sentence(
         print_json({"first": first, "second": second, **asdict(found)})
         return
     rows = [("follows", found.is_next), ("does not follow", found.not_next)]
-    print_table(["", "", ""], [[name, f"{share:.1%}", bar(share, 16)] for name, share in rows], right=(1,))
+    print_table(["", "", ""], [[translate(name), f"{share:.1%}", bar(share, 16)] for name, share in rows], right=(1,))
 
 
 def _warn_unknown(model: "Model", texts: list[str], n_unknown: int, n_tokens: int) -> None:

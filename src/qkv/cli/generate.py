@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from qkv.search.options import GenerateConfig
 
 _WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
-LACKING = "note: the vocabulary lacks {:,} tokens of {:,} prompts, which the model reads as unknown"
 
 
 def generate_texts(
@@ -162,7 +161,7 @@ def generate_texts(
         return
     # report bad prompts before anything is generated; standard input can be read only once
     count = None if file == "-" else generator.check(_open_prompts(texts, file), config, **how)
-    found = _warn_unknown(generator.generate_all(_open_prompts(texts, file), config, **how))
+    found = _warn_unknown(generator.generate_all(_open_prompts(texts, file), config, **how), generator)
     if out is not None and suffix is not None:
         _write(out, suffix, found, count)
         return
@@ -239,7 +238,8 @@ def _open_prompts(texts: list[str], file: str | None) -> Iterator[tuple[str, str
 
 def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: dict[str, Any]) -> None:
     """Print one text while it is generated."""
-    from qkv.cli.terminal import say
+    from qkv.cli.terminal import warn_unknown
+    from qkv.text.unknown import UnknownCounter
 
     pieces = generator.stream(prompt, config, **how)
     first = next(pieces, "")  # bad input is reported before the prompt is printed
@@ -248,8 +248,9 @@ def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: di
         typer.echo(piece, nl=False)
         sys.stdout.flush()
     typer.echo("")
-    if unknown := generator.n_unknown(prompt):
-        say(LACKING.format(unknown, 1))
+    counter = UnknownCounter(generator.tokenizer)
+    counter.add([prompt], generator.n_unknown(prompt), _count_tokens(generator, prompt))
+    warn_unknown(counter.facts())
 
 
 def _print(texts: list["GeneratedText"], number: int, several: bool) -> None:
@@ -261,17 +262,21 @@ def _print(texts: list["GeneratedText"], number: int, several: bool) -> None:
         typer.echo(one.prompt + one.text)
 
 
-def _warn_unknown(found: Iterator[list["GeneratedText"]]) -> Iterator[list["GeneratedText"]]:
-    """Pass the texts through; at the end, warn about tokens that the vocabulary lacks."""
-    from qkv.cli.terminal import say
+def _warn_unknown(found: Iterator[list["GeneratedText"]], generator: "Generator") -> Iterator[list["GeneratedText"]]:
+    """Pass the texts through; at the end, warn about unknown tokens of their prompts."""
+    from qkv.cli.terminal import warn_unknown
+    from qkv.text.unknown import UnknownCounter
 
-    unknown = prompts = 0
+    counter = UnknownCounter(generator.tokenizer)
     for texts in found:
-        unknown += texts[0].n_unknown
-        prompts += texts[0].n_unknown > 0
+        counter.add([texts[0].prompt], texts[0].n_unknown, _count_tokens(generator, texts[0].prompt))
         yield texts
-    if unknown:
-        say(LACKING.format(unknown, prompts))
+    warn_unknown(counter.facts())
+
+
+def _count_tokens(generator: "Generator", prompt: str) -> int:
+    """Without the special token before a prompt."""
+    return len(generator.tokenizer.encode_ids([prompt])[0])
 
 
 def _write(out: Path, suffix: str, found: Iterator[list["GeneratedText"]], total: int | None) -> None:

@@ -43,7 +43,7 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
 
 def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Format the facts of `describe_data` as table rows, with the verbs that use such a folder."""
-    from qkv.models.folders.own import vocabulary_line
+    from qkv.text.tokenizer import vocabulary_line
 
     vocabulary, path = facts["vocabulary"], facts["path"]
     shown = ("vocabulary", vocabulary_line(vocabulary))
@@ -91,16 +91,18 @@ def info(
     """
     from qkv.cli.terminal import print_facts, print_json
     from qkv.models.folders.hub import locate
-    from qkv.models.table import describe_model, load_family
-    from qkv.train.run_folder import model_folder
 
-    folder = model_folder(locate(model))
+    folder = locate(model)
     if (data := describe_data(folder)) is not None:
         if as_json:
             print_json(data)
         else:
             print_facts(format_data(data))
         return
+    from qkv.models.table import describe_model, load_family
+    from qkv.train.run_folder import model_folder
+
+    folder = model_folder(folder)
     facts = describe_model(folder)
     document = facts.document | read_licence(folder)
     if as_json:

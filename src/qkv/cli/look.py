@@ -13,13 +13,12 @@ import typer
 from qkv.cli.options import ThreadsOption, suffix_of, text_or_stdin
 from qkv.errors import InputError, did_you_mean
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import write
+from qkv.text.messages import LANGUAGES, write
 
 if TYPE_CHECKING:
     from qkv.look.api import Api
 
 _ENDINGS = {".html": "the page with its data"}
-_LANGUAGES = ("zh", "en")
 LOOPBACK = "127.0.0.1"
 
 
@@ -112,8 +111,8 @@ def look(
 
     if view is not None and view not in VIEWS:
         raise InputError(f"There is no view '{view}'.{did_you_mean(view, VIEWS)} Views: {', '.join(VIEWS)}.")
-    if lang is not None and lang not in _LANGUAGES:
-        raise InputError(f"--lang is '{lang}'; known: {', '.join(_LANGUAGES)}.")
+    if lang is not None and lang not in LANGUAGES:
+        raise InputError(f"--lang is '{lang}'; known: {', '.join(LANGUAGES)}.")
     if save is not None:
         suffix_of(save, _ENDINGS)
         check_parent_folder(save)
@@ -130,6 +129,7 @@ def look(
             check_text(option, given)
 
     from qkv.look.api import Api
+    from qkv.look.page import describe_too_long
 
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more, not {threads}.")
@@ -141,6 +141,8 @@ def look(
     api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
     begins_with = choose_subject(api, view) if view is not None else 0
     api.load()  # report bad weights now, and make the first view fast
+    for message in [] if text is None else describe_too_long(api.subjects, text, pair):
+        write(f"note: {message}", err=True)
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
     begin["model"] = begins_with or None
     begin["compare"] = (0 if begins_with else 1) if len(api.subjects) > 1 else None

@@ -282,5 +282,8 @@ def _usage(error: Any) -> str | None:
         message = str(error.format_message()).rstrip(".")
         message += "" if message.endswith("?") else "."
     context = getattr(error, "ctx", None)
+    if message.endswith("requires an argument.") and context is not None:
+        options = (one for one in context.command.params if error.option_name in one.opts)
+        message = f"{error.option_name} needs a value. {next((one.help for one in options if one.help), '')}".rstrip()
     path = context.command_path if context is not None else "qkv"
     return f"{message} See: {path} --help"

@@ -431,6 +431,14 @@ def _width(text: str) -> int:
 class Verb(TyperCommand):
     """A command with help in the user's language."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if getattr(error, "ctx", ctx) is None:  # typer does not say of which command an option lacks its value
+                vars(error)["ctx"] = ctx
+            raise
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         help_in_language(super().format_help, ctx, formatter)
 

@@ -263,7 +263,8 @@ def print_result(result: Mapping[str, Any]) -> None:
     if failure:
         console().print(_plain(f"{failure[language()]}\n"), style="bold red", markup=False, soft_wrap=True)
     elif verdict and verdict["level"] != "good":
-        typer.echo(f"{translate(verdict['level'])}: {_plain(verdict[language()])}\n")
+        colon = "：" if language() == "zh" else ": "
+        typer.echo(f"{translate(verdict['level'])}{colon}{_plain(verdict[language()])}\n")
     print_scores("held out", result["dev"])
     if selection := result.get("selection"):
         typer.echo(f"\n{translate('note')}: {_plain(selection[language()])}")

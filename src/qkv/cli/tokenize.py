@@ -26,7 +26,7 @@ def _noun() -> None:
     """Train tokenizers."""
 
 
-@tokenizer.command("train", cls=Verb)
+@tokenizer.command("train", short_help="Learn a vocabulary from files of any size.", cls=Verb)
 def train_tokenizer(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Files with one text per line: .txt .jsonl, also .gz .xz.")
@@ -56,7 +56,8 @@ def train_tokenizer(
         typer.Option(
             "--fold",
             metavar="NAMES",
-            help="width: full-width letters and digits as half-width; emoji: each a token; both: width,emoji.",
+            help="width: full-width letters and digits as half-width; emoji: each a token; simplified: traditional "
+            "汉字 as simplified; several: width,emoji.",
         ),
     ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep case and accents.")] = False,
@@ -80,12 +81,12 @@ def train_tokenizer(
     from qkv.cli.terminal import print_json, progress, say_encodings
     from qkv.data.readers import stream_texts
     from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
-    from qkv.text.unknown import check_fold
+    from qkv.text.unknown import check_fold, read_folds
     from qkv.text.vocabulary import check_kind
 
     check_kind(kind, segmenter)
-    folds = fold.split(",") if fold else []
-    check_fold(folds, kind)
+    folds = [] if fold is None else read_folds(fold)
+    check_fold(folds, kind, segmenter)
     check_tokenizer_folder(out, overwrite)
     began, read = time.perf_counter(), 0
     say_encodings(files)

@@ -70,7 +70,7 @@ def _noun() -> None:
     """Train a model on sentence pairs."""
 
 
-@train.command("translate", cls=WithFiles)
+@train.command("translate", short_help="Train a translation model on sentence pairs.", cls=WithFiles)
 def train_translate(
     pairs: Annotated[
         list[str] | None,

@@ -13,6 +13,7 @@ import html
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +29,7 @@ from qkv.look.recording import PageText, Recording, record_answers
 from qkv.look.subject import VIEWS, Subject, open_subject
 from qkv.look.wire import RefusalError
 from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.text.messages import LANGUAGES
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -276,6 +278,26 @@ def build_page(
     return build_saved_page(recorded), made
 
 
+def describe_too_long(subjects: Sequence[Subject], text: str, pair: str | None = None) -> list[str]:
+    """A message for each model that cannot read the text whole: its views will refuse it."""
+    found = []
+    for subject in subjects:
+        if subject.is_table:
+            continue
+        if subject.translates:
+            n_tokens = len(subject.translator.languages.read([text])[0])
+        else:
+            tokenizer, texts = subject.model.tokenizer, [text] if pair is None else [text, pair]
+            special = (2 if pair is None else tokenizer.marks.around_pair) if subject.model.counts_special_tokens else 0
+            n_tokens = sum(map(len, tokenizer.encode_ids(texts))) + special
+        if n_tokens > (most := subject.max_length):
+            found.append(
+                f"The text has {n_tokens:,} tokens, and {subject.title} reads {most:,} at most: its views refuse it. "
+                "Shorten it."
+            )
+    return found
+
+
 @dataclass(frozen=True)
 class LookPage:
     """The page of a model, which needs no server. A notebook shows it; `save` writes it."""
@@ -313,8 +335,12 @@ def look(
         raise InputError(f"There is no view '{view}'.{did_you_mean(view, VIEWS)} Views: {', '.join(VIEWS)}.")
     if pair is not None and text is None:
         raise InputError("pair is a second text: give the first one as text.")
+    if lang is not None and lang not in LANGUAGES:
+        raise InputError(f"lang is '{lang}'; known: {', '.join(LANGUAGES)}.")
     api = Api([Subject.of(model) if isinstance(model, Model) else open_subject(model)])
     api.load()
+    for message in [] if text is None else describe_too_long(api.subjects, text, pair):
+        warnings.warn(message, stacklevel=2)
     state = {"view": view, "text": text, "pair": pair, "lang": lang}
     page, _ = build_page(api, {name: value for name, value in state.items() if value is not None})
     return LookPage(api.subjects[0].title, page)

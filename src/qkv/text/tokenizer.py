@@ -152,8 +152,8 @@ _note = "Tokens are Chinese words: segment Chinese text and put spaces between i
 _letter = re.compile(r"[^\W_]")
 LONG = 100_000
 """Characters of a text from which it is encoded in parts: the library needs a kilobyte a token while it works."""
-_last_edge = re.compile(rf"(?s:.*)[\s{CHINESE}]")
-_first_edge = re.compile(rf"[\s{CHINESE}]")
+_EDGE = rf"[{CHINESE}]|[^\S\x0b\x0c\x1c-\x1f\x85]"  # BERT removes these control characters, and joins what is around
+_last_edge, _first_edge = re.compile(f"(?s:.*)(?:{_EDGE})"), re.compile(_EDGE)
 
 
 @dataclass(frozen=True)
@@ -339,10 +339,10 @@ class Tokenizer:
         the text, but fill at most half of the vocabulary, so that rare 汉字 do not displace words ("character": as
         many as fit, always with space and line end). `min_frequency` is the minimum count of a word ("word") or of a
         merged pair ("wordpiece"). `segmenter` ("rjieba"; only for "word") finds Chinese words. `fold`: "width",
-        "emoji" (unknown.py). `progress` is called with the number of texts read so far.
+        "emoji", "simplified" (unknown.py). `progress` is called with the number of texts read so far.
         """
         check_kind(kind, segmenter)
-        check_fold(fold, kind)
+        check_fold(fold, kind, segmenter)
         texts = (fold_text(text, fold) for text in texts) if fold else texts
         tokens = learn_vocabulary(
             texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
@@ -385,6 +385,7 @@ class Tokenizer:
         return self.kind == "character" or (
             self.chinese is None
             and state_of(self.backend.normalizer).get("type") == "BertNormalizer"
+            and self._settings["handle_chinese_chars"]
             and isinstance(self.backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         )
 
@@ -529,6 +530,13 @@ class Tokenizer:
             own = self.backend.get_vocab(with_added_tokens=False)
             files["vocab.txt"] = "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__))
         return files
+
+
+def vocabulary_line(found: Mapping[str, Any]) -> str:
+    """The vocabulary in a line of `qkv info`."""
+    chinese = f", Chinese by {found['segmenter']}" if found["segmenter"] else ""
+    case = "lower case" if found["lowercase"] else "case kept"
+    return f"{found['size']:,} tokens by {found['kind']}{chinese}, {case}"
 
 
 def _divided(text: str) -> Iterator[str]:

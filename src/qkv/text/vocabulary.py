@@ -56,9 +56,9 @@ def learn_vocabulary(
     if isinstance(texts, str):
         raise InputError("Texts must be several strings, such as a list or the lines of a file, not a single string.")
     if min_frequency < 1:
-        raise InputError(f"min_frequency is {min_frequency}; it must be at least 1.")
+        raise InputError(f"min_frequency (--min-frequency) is {min_frequency}; it must be at least 1.")
     if limit_alphabet is not None and limit_alphabet < 1:
-        raise InputError(f"limit_alphabet is {limit_alphabet}; it must be at least 1, or omitted.")
+        raise InputError(f"limit_alphabet (--limit-alphabet) is {limit_alphabet}; it must be at least 1, or omitted.")
     try:
         if kind == "character":
             counts = count_characters(texts, lowercase, progress)
@@ -73,7 +73,9 @@ def learn_vocabulary(
     if kind == "word":
         often = [word for word, count in counts.items() if count >= min_frequency]
         if not often:
-            raise InputError(f"No word occurs {min_frequency} times: give more text, or a lower min_frequency.")
+            raise InputError(
+                f"No word occurs {min_frequency} times: give more text, or a lower min_frequency (--min-frequency)."
+            )
         return [*SPECIAL, *sorted(often, key=lambda word: (-counts[word], word))[:room]]
     alphabet = choose_alphabet(counts, room, limit_alphabet)
     known = set(alphabet)
@@ -288,7 +290,8 @@ def choose_alphabet(words: Mapping[str, int], room: int, limit: int | None = Non
 def _too_small(room: int, share: float, wanted: int) -> InputError:
     return InputError(
         f"A vocabulary of {room + len(SPECIAL)} is too small for this text: its alphabet would cover {share:.1%} of "
-        f"the characters. {wanted + len(SPECIAL)} would cover all; to leave rare ones unknown, set limit_alphabet."
+        f"the characters. {wanted + len(SPECIAL)} (--vocab-size) would cover all; to leave rare ones unknown, set "
+        "limit_alphabet (--limit-alphabet)."
     )
 
 

@@ -1,7 +1,10 @@
 """`qkv.look(model, text)` in a notebook, and what a model says it is."""
 
 import html
+import importlib
+import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +33,23 @@ def test_a_loaded_model_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(qkv.look(model, "the cat"), LookPage), "the package of the same name can be called, too"
 
 
+def test_the_package_has_the_signature_of_the_function() -> None:
+    package: Any = importlib.import_module("qkv.look")
+    ours, theirs = inspect.signature(package), inspect.signature(look)
+    assert [(one.name, one.default) for one in ours.parameters.values()] == [
+        (one.name, one.default) for one in theirs.parameters.values()
+    ]
+    assert "save(file)" in (type(package).__call__.__doc__ or "")
+
+
+def test_a_text_that_is_too_long_is_said() -> None:
+    with pytest.warns(UserWarning, match="and bert reads 512 at most: its views refuse it"):
+        look(MODELS / "bert", "the cat " * 300)
+
+
 def test_wrong_arguments() -> None:
+    with pytest.raises(InputError, match="lang is 'de'; known: en, zh"):
+        look(MODELS / "bert", lang="de")
     with pytest.raises(InputError, match="no view 'atention'. Did you mean 'attention'"):
         look(MODELS / "bert", view="atention")
     with pytest.raises(InputError, match="second text"):

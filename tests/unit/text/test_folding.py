@@ -1,5 +1,6 @@
 """Foldings of new tokenizers: full width, emoji; offsets are those of the text as written."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ import qkv
 from qkv.cli.main import main
 from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
 from qkv.errors import InputError
+from qkv.models.folders.hub import locate
+from qkv.text import unknown
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.unknown import add_folding, fold_text
 from qkv.text.vocabulary import Kind
 
 TEXTS = ["ＡＢＣ abc １２３ 123 好的，ok", "good😡😡 好🎉", "ok😡", "abc 好 good"] * 3
@@ -30,11 +34,42 @@ def test_full_width_and_emoji(kind: Kind, tmp_path: Path) -> None:
 
 def test_transformers_reads_the_same(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    folded = Tokenizer.train(TEXTS, "wordpiece", 80, min_frequency=1, fold=["width", "emoji"])
+    pytest.importorskip("opencc")
+    folded = Tokenizer.train(
+        [*TEXTS, "這個们"], "wordpiece", 80, min_frequency=1, fold=["width", "emoji", "simplified"]
+    )
+    assert None not in map(folded.id, "这个们") and folded.id("這") is None
     folded.save(tmp_path / "t")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "t")
-    for text in [*TEXTS, "ＡＢＣ１２３good😡x"]:
+    for text in [*TEXTS, "ＡＢＣ１２３good😡x", "這 個們ＡＢ"]:
         assert theirs(text)["input_ids"] == folded.encode(text).ids
+
+
+def test_simplified_characters_are_those_of_opencc() -> None:
+    opencc = pytest.importorskip("opencc")
+    mini = Tokenizer.load(locate("qkv-mini"))
+    folded = Tokenizer.load(locate("qkv-mini"))
+    add_folding(folded.backend, ["simplified", "width"])
+    every = [chr(code) for code in (*range(0x3400, 0xA000), *range(0xF900, 0xFB00), *range(0x20000, 0x20100))]
+    simple = opencc.OpenCC("t2s").convert("\n".join(every)).split("\n")
+    assert sum(map(str.__ne__, every, simple)) > 4000
+    assert folded.encode_ids(every) == mini.encode_ids(simple)
+    text = "臺灣的 ５Ｇ 這個 naïve é 한국 𠀀 這\u0301 [MASK] 乾隆"
+    plain = fold_text(text, ["simplified", "width"])
+    assert len(plain) == len(text) and folded.encode(text) == mini.encode(plain), "ids and offsets"
+
+
+def test_the_package_is_needed_to_write_a_folder_not_to_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("opencc")
+    Tokenizer.train(["這個"], min_frequency=1, vocabulary_size=20, fold=["simplified"]).save(tmp_path / "t")
+    monkeypatch.setitem(sys.modules, "opencc", None)
+    unknown._simplified.cache_clear()
+    found = Tokenizer.load(tmp_path / "t")
+    assert found.unk_id not in found.encode_ids(["這個"])[0]
+    assert main(["convert", "qkv-mini", str(tmp_path / "m"), "--fold", "simplified"]) == 2
+    assert "pip install 'qkv[zh]'" in capsys.readouterr().err and not (tmp_path / "m").exists()
 
 
 def test_a_corpus_is_encoded_alike() -> None:
@@ -50,6 +85,8 @@ def test_a_corpus_is_encoded_alike() -> None:
 def test_wrong_foldings() -> None:
     with pytest.raises(InputError, match="no folding 'wide'. Did you mean 'width'"):
         Tokenizer.train(TEXTS, fold=["wide"])
+    with pytest.raises(InputError, match="does not work with a segmenter"):
+        Tokenizer.train(TEXTS, "word", segmenter="rjieba", fold=["simplified"])
     with pytest.raises(InputError, match="this one is by character"):
         Tokenizer.train(TEXTS, "character", fold=["width"])
 
@@ -60,7 +97,17 @@ def test_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["tokenizer", "train", str(corpus), "--out", str(tmp_path / "t"), "--vocab-size", "80", "--fold"]
     assert main([*words, "widht"]) == 2
     assert "Did you mean 'width'" in capsys.readouterr().err
-    assert main([*words, "width,emoji"]) == 0
+    for empty in ("", "width,"):
+        assert main([*words, empty]) == 2
+        assert "--fold has an empty name. Write one or more of width, emoji, simplified" in capsys.readouterr().err
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "error: --fold needs a value. width: full-width letters and digits as half-width; emoji: each a token; "
+        "simplified: traditional 汉字 as simplified; several: width,emoji. See: qkv tokenizer train --help\n"
+    )
+    assert main([*words[:-1], "--limit-alphabet", "0"]) == 2
+    assert "(--limit-alphabet) is 0" in capsys.readouterr().err
+    assert main([*words, "width, emoji"]) == 0
     assert Tokenizer.load(tmp_path / "t").id("😡") is not None
 
 

@@ -1,8 +1,12 @@
 """Unknown tokens: counted from ids, and named by the characters behind them."""
 
+import json
+
 import pytest
+from tokenizers import Tokenizer as Backend
 
 import qkv.text.tokenizer as tokenizers
+import qkv.text.unknown as unknown
 from qkv.errors import InputError
 from qkv.models.folders.hub import locate
 from qkv.text.tokenizer import Tokenizer
@@ -35,6 +39,33 @@ def test_counts_over_texts(tokenizer: Tokenizer) -> None:
     assert facts.most_frequent == {"😡": 2, "嗯": 2} and facts.share == 0.5
     said = facts.describe()
     assert said is not None and "3 of 6 tokens (50.0 %)" in said and "in 2 of 3 texts, 1 of them wholly" in said
+    assert facts.folds == [], "no folding makes the model know 😡 or 嗯"
+
+
+def test_only_the_first_characters_are_examined(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unknown, "_EXAMINED_CHARACTERS", 10)
+    counter = UnknownCounter(tokenizer)
+    counter.add(["cat 嗯 the cat 😡"], 2, 5)
+    counter.add(["嗯"], 1, 1)
+    facts = counter.facts()
+    assert facts.n_unknown == 3 and facts.most_frequent == {"嗯": 1}
+    counter = UnknownCounter(tokenizer)
+    counter.add(["cat the cat 😡"], 1, 4)
+    said = counter.facts().describe()
+    assert said is not None and "are unknown to the model. A model" in said, "no character was found"
+
+
+def test_a_folding_is_proposed_where_it_helps(tokenizer: Tokenizer) -> None:
+    def folds(vocabulary: Tokenizer, text: str) -> list[str]:
+        counter = UnknownCounter(vocabulary)
+        ids = vocabulary.encode_ids([text])[0]
+        counter.add([text], count_unknown(vocabulary, ids), len(ids))
+        return list(counter.facts().folds)
+
+    chinese = Tokenizer.from_vocabulary([*WORDS, "这", "个", "们", "a"])
+    assert folds(chinese, "這") == ["simplified"] and folds(tokenizer, "這") == [], "it knows neither form"
+    assert folds(chinese, "ａ") == ["width"] and folds(tokenizer, "ａ") == []
+    assert folds(chinese, "cat😡") == ["emoji"] and folds(chinese, "😡 cat") == [], "split off already"
 
 
 def test_a_few_unknown_tokens_are_not_worth_a_line(tokenizer: Tokenizer) -> None:
@@ -60,6 +91,17 @@ def test_long_texts_have_the_same_tokens_in_parts(monkeypatch: pytest.MonkeyPatc
         assert mini.encode_ids([text, pair]) == whole[1]
         assert mini.encode_batch([text, pair], special=False) == whole[2]
         assert all(len(part.ids) <= longest for part in mini.stream(text))
+
+
+def test_long_texts_with_control_characters_or_unsplit_chinese(monkeypatch: pytest.MonkeyPatch) -> None:
+    mini = Tokenizer.load(locate("qkv-mini"))
+    state = json.loads(mini.backend.to_str())
+    state["normalizer"]["handle_chinese_chars"] = False
+    unsplit = Tokenizer(Backend.from_str(json.dumps(state)), "wordpiece")
+    controls, chinese = "ab\x1ccd ef\x0bgh\x85ij 他 " * 20, "他欠我钱" * 20
+    whole = mini.encode_ids([controls]), unsplit.encode_ids([chinese])
+    monkeypatch.setattr(tokenizers, "LONG", 7)
+    assert (mini.encode_ids([controls]), unsplit.encode_ids([chinese])) == whole
 
 
 def test_a_long_text_with_half_a_character_is_refused(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> None:

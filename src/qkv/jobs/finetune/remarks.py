@@ -30,6 +30,7 @@ from qkv.report.tables import largest_confusions
 from qkv.tasks.baselines import MOST_CHARACTERS, BaselineScore
 from qkv.tasks.table import PART_NAMES, SHARE, Metric, TaskWords, find_metric, task_words
 from qkv.tasks.task import LabelScore, Scored
+from qkv.text.messages import translate
 from qkv.text.unknown import UnknownFacts
 
 _FEW = 20
@@ -615,9 +616,9 @@ def remark_unknown(unknown: UnknownFacts | None) -> Remark | None:
         WARNING,
         Phrase(
             f"The model's vocabulary lacks {n:,} tokens ({share}) of the training texts, in {texts:,} texts{en}: "
-            f"{unknown.examples}. It cannot tell these apart.",
+            f"{unknown.examples}. It cannot tell these apart. {unknown.remedy}",
             f"训练文本里有 {n:,} 个词元（{share}）不在模型的词表中，涉及 {texts:,} 条文本{zh}：{unknown.examples}。"
-            "模型无法区分它们。",
+            f"模型无法区分它们。{translate(unknown.remedy, 'zh')}",
         ),
     )
 

@@ -33,6 +33,7 @@ from qkv.models.folders.fields import MODULES
 from qkv.models.folders.weights import check_sizes, open_weights, read_header
 from qkv.text.messages import translate
 from qkv.text.tokenizer import FILES, Tokenizer
+from qkv.text.tokenizer import vocabulary_line as vocabulary_line
 
 CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
 FOLDER_FORMAT = 1
@@ -411,12 +412,6 @@ def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
     told = record if isinstance(record, dict) else {}
     languages = {name: told.get(name) for name in ("source_language", "target_language")}
     return facts | {name: value for name, value in languages.items() if isinstance(value, str)}
-
-
-def vocabulary_line(found: Mapping[str, Any]) -> str:
-    chinese = f", Chinese by {found['segmenter']}" if found["segmenter"] else ""
-    case = "lower case" if found["lowercase"] else "case kept"
-    return f"{found['size']:,} tokens by {found['kind']}{chinese}, {case}"
 
 
 _TEXT_VERBS = ("qkv embed TEXT --model {}", "qkv finetune TASK --model {} --train FILE --out RUN")
