@@ -32,10 +32,10 @@ def test_one_model_for_two_languages(
     shown = capsys.readouterr().out
     assert shown.count("Which token is behind [MASK]?") == 1
     both_names = {name: f"{english} {chinese}" for english, chinese in DESKS.items() for name in (english, chinese)}
-    for part in ("", ".test"):
-        both = [table(examples_folder() / f"news.{language}{part}.csv")[1:] for language in DEMO_LANGUAGES]
+    for kind in ("", ".test"):
+        both = [table(examples_folder() / f"news.{language}{kind}.csv")[1:] for language in DEMO_LANGUAGES]
         rows = [[text, both_names[label]] for pair in zip(*both, strict=True) for text, label in pair]
-        assert table(out / f"news{part}.csv") == [["text", "label"], *rows]
+        assert table(out / f"news{kind}.csv") == [["text", "label"], *rows]
         assert not {text for text, _ in rows} & set(UNSEEN)
     result = json.loads((out / "finetune" / "result.json").read_text(encoding="utf-8"))
     test, tf_idf = result["test"], result["baselines"]["test"][1]
