@@ -223,7 +223,7 @@ def test_a_readme_reads_what_it_made_itself(name: str) -> None:
             for line in without_remarks(block.text).splitlines():
                 read += [found["name"] for found in READS.finditer(line) if found["name"].split("/")[0] not in made]
                 made |= {found["name"].split("/")[0] for found in MAKES.finditer(line)}
-    assert {"intents" if name == "README.md" else "意图", "shards"} <= made
+    assert {"desks" if name == "README.md" else "版面", "shards"} <= made
     assert read == []
 
 

@@ -1,4 +1,4 @@
-"""The messages of both languages to one model, and room made only where an earlier demonstration stood."""
+"""The headlines of both languages to one model, tested on others; files of users are never replaced."""
 
 import csv
 import json
@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import demo
-from qkv.cli.demo import DEMO_LANGUAGES, DemoAnswer, examples_folder
+from qkv.cli.demo import DEMO_LANGUAGES, DESKS, UNSEEN, examples_folder
 from qkv.cli.main import main
+from qkv.models.folders import hub
 from tests.stories.test_bad_input import fails
 from tests.support.stand_in import stand_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def table(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.reader(stream))
 
 
 def test_one_model_for_two_languages(
@@ -20,37 +26,42 @@ def test_one_model_for_two_languages(
 ) -> None:
     stand_in(tmp_path / "zoo", monkeypatch)
     monkeypatch.setattr(demo, "EPOCHS", 0.05)
-    for part in ([], ["finetune"]):  # the second makes room
-        assert main(["demo", *part, "--out", str(tmp_path / "out")]) == 0
+    out = tmp_path / "out"
+    for part in ([], ["finetune"]):  # the second replaces the first
+        assert main(["demo", *part, "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert shown.count("Which token is behind [MASK]?") == 1
-    with (tmp_path / "out" / "intents.csv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.reader(stream))
-    both = []
-    for language in DEMO_LANGUAGES:
-        with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
-            both.append(list(csv.reader(stream))[1:])
-    assert rows == [["text", "label"], *(row for pair in zip(*both, strict=True) for row in pair)]
-    assert "English: " in shown and "Chinese: " in shown
-    surest = shown.split("The most confident predictions:")[-1].split("report.html")[0].strip().splitlines()
-    texts = {text for text, _ in rows}
-    assert len([line for line in surest if line in texts]) == 2 * demo.SHOWN
-    assert (tmp_path / "out" / "finetune" / "model" / "LICENSE").is_file(), "what is adapted keeps the terms"
-    assert (tmp_path / "out" / "finetune" / "report.html").is_file() and "qkv predict" in shown
+    both_names = {name: f"{english} {chinese}" for english, chinese in DESKS.items() for name in (english, chinese)}
+    for kind in ("", ".test"):
+        both = [table(examples_folder() / f"news.{language}{kind}.csv")[1:] for language in DEMO_LANGUAGES]
+        rows = [[text, both_names[label]] for pair in zip(*both, strict=True) for text, label in pair]
+        assert table(out / f"news{kind}.csv") == [["text", "label"], *rows]
+        assert not {text for text, _ in rows} & set(UNSEEN)
+    result = json.loads((out / "finetune" / "result.json").read_text(encoding="utf-8"))
+    test, tf_idf = result["test"], result["baselines"]["test"][1]
+    low, high = test["intervals"]["accuracy"]
+    score = f"{test['accuracy']:.1%} of 150 new headlines right (95 % interval {low:.1%} to {high:.1%})"
+    assert score in shown.splitlines()
+    assert f"tf-idf with logistic regression {tf_idf['value']:.1%}" in shown
+    counted = [line.split()[1] for line in shown.splitlines() if line.endswith("%)") and " of 75 right" in line][-2:]
+    assert sum(map(int, counted)) == round(150 * test["accuracy"])
+    for text in UNSEEN:
+        assert any(f"{text}\n    {label} " in shown for label in both_names.values())
+    assert (out / "finetune" / "model" / "LICENSE").is_file(), "a fine-tuned model keeps the licence"
+    assert (out / "finetune" / "report.html").is_file() and "qkv predict" in shown
 
 
-def test_every_language_is_counted_by_itself(tmp_path: Path) -> None:
-    answer = {"label": "a", "probability": 0.5, "expected": "a"}
-    lines = [json.dumps(answer | {"line": line, "right": line == 4}) for line in (2, 3, 4)]
-    (tmp_path / "predictions.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    rows = [("en", "one", "a"), ("zh", "二", "a"), ("en", "three", "a")]
-    assert demo._answers(tmp_path, rows) == {
-        "en": [DemoAnswer("one", "a", 0.5, "a", False), DemoAnswer("three", "a", 0.5, "a", True)],
-        "zh": [DemoAnswer("二", "a", 0.5, "a", False)],
-    }
+def test_a_run_of_the_former_demonstration_is_replaced(tmp_path: Path) -> None:
+    run, file = tmp_path / "finetune", tmp_path / "news.csv"
+    run.mkdir()
+    model = hub.FOLDER / hub.DEFAULT_MODEL
+    text = f'model = "{model}"\n[data]\ntrain = "{tmp_path}/intents.csv"\n'
+    (run / "config.toml").write_text(text, encoding="utf-8")
+    demo._clear(run, {file: "text,label\n"})
+    assert not run.exists()
 
 
-@pytest.mark.parametrize("settings", ['train = "{there}/intents.csv"', 'train = "{out}/intents.csv"', "train =", ""])
+@pytest.mark.parametrize("settings", ['train = "{there}/news.csv"', 'train = "{out}/news.csv"', "train =", ""])
 def test_a_run_of_ones_own_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: str) -> None:
     """Learned from a file of that name elsewhere, or from the demonstration's own with another model."""
     run = tmp_path / "out" / "finetune"
@@ -61,7 +72,7 @@ def test_a_run_of_ones_own_stays(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (run / "config.toml").read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("name", ["intents.csv", "finetune/mine.txt"])
+@pytest.mark.parametrize("name", ["news.csv", "news.test.csv", "finetune/mine.txt"])
 def test_other_peoples_files_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)

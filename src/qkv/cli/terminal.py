@@ -358,7 +358,7 @@ class ResultPrinter:
             if share is not None:
                 line.append_text(bar(share, 12))
         if result.abstained:
-            line.append(translate("  (below the abstention threshold)"), style="yellow")
+            line.append(translate("  (to be checked by a person)"), style="yellow")
         if result.n_windows > 1:
             line.append(translate(f"   ({result.n_tokens:,} tokens, {result.n_windows} windows)"), style="dim")
         self.out.print(line, soft_wrap=True)

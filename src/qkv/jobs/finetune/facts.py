@@ -218,7 +218,10 @@ def explain_threshold(calibration: Mapping[str, Any]) -> Phrase | None:
         )
     share, rest = percent(answered, 0), percent(1 - answered, 0)
     if answered >= 0.999:
-        return Phrase(f"It can answer everything at {target} precision.", f"全部自动作答，精确率也在 {target} 以上。")
+        return Phrase(
+            f"On {n:,} held-out answers it has {target} precision with nothing left to a person.",
+            f"在留出的 {n:,} 个回答上，全部自动作答，精确率也达到 {target}。",
+        )
     return Phrase(
         f"At {target} precision it answers {share} automatically (probability ≥ {least:.2f}); {rest} are left to a "
         "person.",

@@ -177,7 +177,7 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_seeds(what, facts.seeds),
         None if facts.strength is not None else remark_more_steps(facts.seeds),
         remark_calibration(facts.calibration),
-        remark_automation(facts.calibration),
+        remark_automation(facts.calibration, facts.test_scored),
         remark_hidden_by_accuracy(scored),
         remark_never_answered(scored.per_label),
         remark_not_in_dev(facts.train.labels, scored.per_label),
@@ -525,14 +525,24 @@ def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
     )
 
 
-def remark_automation(facts: CalibrationFacts | None) -> Remark | None:
-    """What share may be answered without a person, at the precision that was asked for, or why none."""
+def remark_automation(facts: CalibrationFacts | None, test: Scored | None = None) -> Remark | None:
+    """What share may be answered without a person, at the precision that was asked for, or why none; and whether an
+    accuracy on test contradicts it."""
     found = None if facts is None else explain_threshold(facts.to_dict())
     if facts is None or found is None:
         return None
     if facts.answered is None:
         return Remark(WARNING if facts.answers >= ENOUGH else NOTE, found)
-    return Remark(GOOD if facts.answered >= 0.5 else NOTE, found)
+    if test is not None and test.main == "accuracy" and facts.answered >= 0.999 and test.value < facts.target:
+        right = percent(test.value)
+        return Remark(
+            WARNING,
+            Phrase(
+                f"{found.en} On test {right} are right: a person should check the answers.",
+                f"{found.zh}但测试集上只答对 {right}：回答应由人工复核。",
+            ),
+        )
+    return Remark(GOOD if facts.answered >= 0.5 and facts.answers >= ENOUGH else NOTE, found)
 
 
 def remark_long_texts(bins: Sequence[LengthBin]) -> Remark | None:

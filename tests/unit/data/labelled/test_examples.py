@@ -5,6 +5,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -20,12 +21,31 @@ LABELS = set(
 )
 
 
-def messages(language: str) -> list[tuple[str, str]]:
-    with (FOLDER / f"intents.{language}.csv").open(encoding="utf-8", newline="") as file:
+DESKS = {"en": "sport economy science health culture".split(), "zh": "体育 财经 科技 健康 文化".split()}
+
+
+def read(name: str) -> list[tuple[str, str]]:
+    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, strict=True))
     assert rows[0] == ["text", "label"]
     assert all(len(row) == 2 for row in rows)
     return [(text, label) for text, label in rows[1:]]
+
+
+def messages(language: str) -> list[tuple[str, str]]:
+    return read(f"intents.{language}.csv")
+
+
+def headlines(language: str) -> list[tuple[str, str]]:
+    """Those to train on, then those to test on."""
+    return [*read(f"news.{language}.csv"), *read(f"news.{language}.test.csv")]
+
+
+def labels_of(rows: list[tuple[str, str]]) -> Counter[str]:
+    return Counter(label for _, label in rows)
+
+
+Kind = Callable[[str], list[tuple[str, str]]]
 
 
 def folded(text: str) -> str:
@@ -51,21 +71,28 @@ def test_files_are_plain_utf8(name: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_label_has_enough_messages(language: str) -> None:
-    counts = Counter(label for _, label in messages(language))
+    counts = labels_of(messages(language))
     assert set(counts) == LABELS
     assert min(counts.values()) >= 30
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_labels_are_mixed(language: str) -> None:
-    labels = [label for _, label in messages(language)]
+@pytest.mark.parametrize("name", [f"{kind}.{language}" for kind in ("intents", "news") for language in LANGUAGES])
+def test_labels_are_mixed(name: str) -> None:
+    labels = [label for _, label in read(f"{name}.csv")]
     assert sum(a == b for a, b in pairwise(labels)) < len(labels) / 4
-    assert set(labels[: len(labels) // 4]) == LABELS
+    assert set(labels[: len(labels) // 4]) == set(labels)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_texts_are_clean_and_of_sane_length(language: str) -> None:
-    texts = [text for text, _ in messages(language)]
+def test_headlines_of_every_desk(language: str) -> None:
+    assert labels_of(read(f"news.{language}.csv")) == dict.fromkeys(DESKS[language], 40)
+    assert labels_of(read(f"news.{language}.test.csv")) == dict.fromkeys(DESKS[language], 15)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", [messages, headlines])
+def test_texts_are_clean_and_of_sane_length(kind: Kind, language: str) -> None:
+    texts = [text for text, _ in kind(language)]
     assert all(text and text == text.strip() and text.isprintable() for text in texts)
     mean = sum(map(len, texts)) / len(texts)
     low, high = {"en": (40, 140), "zh": (12, 45)}[language]
@@ -76,22 +103,27 @@ def test_texts_are_clean_and_of_sane_length(language: str) -> None:
 
 
 def test_no_text_twice() -> None:
-    counts = Counter(folded(text) for language in LANGUAGES for text, _ in messages(language))
+    counts = Counter(
+        folded(text) for kind in (messages, headlines) for language in LANGUAGES for text, _ in kind(language)
+    )
     assert [text for text, count in counts.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_no_text_nearly_twice(language: str) -> None:
+@pytest.mark.parametrize(("kind", "most"), [(messages, 0.4), (headlines, 0.2)])
+def test_no_text_nearly_twice(kind: Kind, most: float, language: str) -> None:
+    """Between the headlines to train on and to test on neither."""
     size = {"en": 4, "zh": 2}[language]
-    parts = [(text, grams(folded(text), size)) for text, _ in messages(language)]
-    near = [(a, b) for (a, in_a), (b, in_b) in combinations(parts, 2) if len(in_a & in_b) > 0.4 * len(in_a | in_b)]
+    parts = [(text, grams(folded(text), size)) for text, _ in kind(language)]
+    near = [(a, b) for (a, in_a), (b, in_b) in combinations(parts, 2) if len(in_a & in_b) > most * len(in_a | in_b)]
     assert near == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_no_single_word_gives_a_label_away(language: str) -> None:
-    """No term that mostly means one label stands in half of its messages."""
-    rows = [(terms(text, language), label) for text, label in messages(language)]
+@pytest.mark.parametrize("kind", [messages, headlines])
+def test_no_single_word_gives_a_label_away(kind: Kind, language: str) -> None:
+    """No term that mostly means one label is in half of its texts."""
+    rows = [(terms(text, language), label) for text, label in kind(language)]
     sizes = Counter(label for _, label in rows)
     overall = Counter(term for found, _ in rows for term in found)
     within = Counter((term, label) for found, label in rows for term in found)
@@ -142,7 +174,10 @@ def test_entities_are_characters_with_bio_tags() -> None:
 
 def test_the_readme_tells_the_truth() -> None:
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == LABELS
+    named = re.findall(r"^\| `(\w+)`", page, re.MULTILINE)
+    assert named[:5] == DESKS["en"] and set(named[5:]) == LABELS
+    assert re.findall(r"\| `(\w+)` \|$", page, re.MULTILINE) == DESKS["zh"]
+    assert "200 rows" in page and "训练 200 条" in page
     for language in LANGUAGES:
         rows = messages(language)
         assert len(rows) == 360 and set(Counter(label for _, label in rows).values()) == {36}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qkv.cli.terminal import ResultPrinter
 from qkv.data.labelled.examples import AnswerExample, TextExample
 from qkv.data.labelled.examples import AnswerSpan as Said
 from qkv.jobs.finetune.evaluate import NEVER_SURE, CalibrationFit, calibrate
@@ -131,8 +132,12 @@ def test_one_sentence_says_why_there_is_no_threshold() -> None:
     assert "92" in said[2].en and "自动作答" in said[2].zh
 
 
-def test_where_no_threshold_is_enough_everything_is_left_to_a_person() -> None:
-    found = fitted(*single(60, right=0.5))
+def test_where_no_threshold_is_enough_everything_is_left_to_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    task, examples, scores = single(60, right=0.5)
+    found = fitted(task, examples, scores)
+    ResultPrinter().show(examples[0], found.results[0])
+    shown = capsys.readouterr().out
+    assert "(to be checked by a person)" in shown and "threshold" not in shown, "there is none"
     assert found.calibration.abstain_below == NEVER_SURE
     assert all(result.abstained for result in found.results)
     assert found.facts is not None and found.facts.abstain_below is None and found.facts.answered is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.jobs.finetune import remarks
-from qkv.jobs.finetune.facts import FinetuneFacts, Leak, LengthBin
+from qkv.jobs.finetune.facts import ENOUGH, FinetuneFacts, Leak, LengthBin
 from qkv.jobs.finetune.page import headline_figures
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING
@@ -198,7 +198,13 @@ def test_answers_by_itself() -> None:
     facts = calibration_facts()
     check(remarks.remark_automation(facts), GOOD, "95", "82", "0.71", "18")
     check(remarks.remark_automation(replace(facts, answered=0.3)), NOTE, "30", "70")
-    check(remarks.remark_automation(replace(facts, answered=1.0)), GOOD, "95")
+    everything = replace(facts, answered=1.0)
+    check(remarks.remark_automation(everything), GOOD, "95", f"{facts.answers:,}")
+    few = ((0.9, 0.95, ENOUGH - 1),)
+    check(remarks.remark_automation(replace(everything, before=few, after=few)), NOTE, "95")
+    tested = scored(0.887, 0.826, 0.928, 150)
+    check(remarks.remark_automation(everything, tested), WARNING, "95", "88.7")
+    check(remarks.remark_automation(everything, replace(tested, values={"accuracy": 0.96})), GOOD, "95")
     check(remarks.remark_automation(replace(facts, answered=None, abstain_below=None)), WARNING, "95")
     assert remarks.remark_automation(None) is None and remarks.remark_automation(replace(facts, coverage=())) is None
 
