@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qkv.look.api import Api
-from qkv.look.server import _send_asset, serve_page
+from qkv.look.page import page_routes, serve_page
 from tests.browser.looking import Look, Room, looking
 from tests.browser.models import make_models
 from tests.support.look_server import running
@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # it need not be installed: then each test says so
     from playwright.sync_api import Browser
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
+
+    from qkv.serve.app import Worker
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
@@ -54,17 +57,25 @@ def room(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ro
     """The server, in a thread of this process, and what it serves."""
     subjects = make_models(tmp_path_factory.mktemp("look"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("qkv.look.server._send_asset", send_asset_to_keep)
+        patch.setattr("qkv.look.page.page_routes", routes_to_keep)
         server = serve_page(Api(list(subjects.values())), port=0)
     with running(server):
         yield Room(server, subjects)
 
 
-async def send_asset_to_keep(request: "Request") -> "Response":
+def routes_to_keep(api: Api, worker: "Worker") -> "list[Route]":
     """Otherwise the browser fetches and compiles the page's files again for each test."""
-    response = await _send_asset(request)
-    response.headers["Cache-Control"] = "max-age=600"
-    return response
+    from starlette.routing import Route
+
+    routes = list(page_routes(api, worker))
+    assets = next(route for route in routes if route.path.startswith("/assets"))
+
+    async def send_to_keep(request: "Request") -> "Response":
+        response: Response = await assets.endpoint(request)
+        response.headers["Cache-Control"] = "max-age=600"
+        return response
+
+    return [Route(assets.path, send_to_keep) if route is assets else route for route in routes]
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,7 @@ from qkv.data.readers import AnyPath, check_file, encoding_note
 from qkv.errors import InputError, did_you_mean
 
 UNUSABLE = "unusable"  # kind of fault for an InputError in lenient mode
+_LABEL_ROLES = ("label", "answer")  # columns that hold what is to be predicted
 
 
 class RowError(InputError):
@@ -181,7 +182,7 @@ def labelled(
     file = check_file(path)
     known = {role: name for role, name in (remembered or {}).items() if role in labelling.roles and role != "weight"}
     if not needs_labels:
-        known = {role: name for role, name in known.items() if role not in ("label", "answer")}
+        known = {role: name for role, name in known.items() if role not in _LABEL_ROLES}
     given = _check_roles(columns or {}, labelling)
     wanted = Wanted(file, labelling, given, needs_labels, separator, remembered=known)
     try:
