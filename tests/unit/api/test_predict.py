@@ -229,7 +229,7 @@ def test_embed_says_what_is_wrong(model: Model, monkeypatch: pytest.MonkeyPatch)
     for empty in ("", "  ", "\t\u3000", "\x00"):
         with pytest.raises(InputError, match="Text 2 is empty"):
             model.embed(["a", empty])
-    with pytest.raises(InputError, match="Text 3 is of type float"):
+    with pytest.raises(InputError, match="Text 3 is missing"):
         model.embed(["a", "b", cast(str, float("nan"))])
     with pytest.raises(InputError, match="tokens_per_batch"):
         model.embed("a", tokens_per_batch=0)
