@@ -553,15 +553,15 @@ def score_vectors(source: Source, vectors: TextArray, intervals: bool = False) -
     values: dict[str, float] = {}
     ends: dict[str, tuple[float, float]] = {}
     if len(table.positives):
-        for name, queries, candidates in (
-            ("forward", table.anchors, table.positives),
-            ("back", table.positives, table.anchors),
-        ):
-            ranks = retrieval_ranks(unit, table.same, queries, candidates)
+        forward = retrieval_ranks(unit, table.same, table.anchors, table.positives)
+        back = retrieval_ranks(unit, table.same, table.positives, table.anchors)
+        values["mrr"] = retrieval_figures(np.concatenate([forward, back]))["mrr"]
+        for name, ranks in (("forward", forward), ("back", back)):
             values |= {f"{key}_{name}": value for key, value in retrieval_figures(ranks).items()}
             if intervals:
                 ends |= {f"{key}_{name}": value for key, value in retrieval_intervals(ranks).items()}
-        values["mrr"] = (values["mrr_forward"] + values["mrr_back"]) / 2
+        if intervals:
+            ends["mrr"] = retrieval_intervals(np.concatenate([forward, back]))["mrr"]
     if source.targets is not None:
         aims = scale_to_unit(np.asarray(source.targets, np.float32)[:, : unit.shape[1]])[
             source.target_of[table.anchors]

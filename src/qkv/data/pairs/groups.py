@@ -62,6 +62,10 @@ _NAMES = {
 }
 """Usual names, the first that a file has counts. A column whose name begins with `_NEGATIVE` is of negatives."""
 _NEGATIVE = ("negative", "hardnegative", "neg", "负例")
+_HEADER = ",".join(
+    form for names in (*_NAMES.values(), "negative") for one in names.split() for form in (one, one.title())
+)
+"""A first row with one of these is a header."""
 _AT_ONCE, _CHARACTERS = 8_192, 1 << 22  # texts tokenized together, and their characters
 
 
@@ -311,7 +315,8 @@ def read_groups(name: str, columns: Sequence[str] = (), sentences: bool = False)
     if len(files_of(name)) == 2:
         return read_translations(name, "pairs")
     labelling = replace(_GROUPS, guessed=partial(_guess, name))
-    source = labelled(name, labelling, columns=parse_columns(columns, name), needs_labels=False)
+    given = parse_columns(columns, name)
+    source = labelled(name, labelling, columns=given, needs_labels=False, remembered={"anchor": _HEADER})
     groups: list[TextGroup] = []
     for example in source:
         assert isinstance(example, TextGroup)
