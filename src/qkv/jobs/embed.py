@@ -129,7 +129,7 @@ class EmbedConfig:
         if self.width_weights and len(self.width_weights) != len(self.widths):
             raise InputError(f"There are {len(self.widths)} widths and {len(self.width_weights)} width_weights.")
         if not 0 < self.layer_decay <= 1:
-            raise InputError(f"layer_decay is above 0 and up to 1, not {self.layer_decay}.")
+            raise InputError(f"layer_decay is above 0 and at most 1, not {self.layer_decay}.")
         for name in ("recompute", "accumulate"):
             if getattr(self.train, name) not in (False, 1):
                 raise InputError(
@@ -228,7 +228,7 @@ def read_texts(config: EmbedConfig, tell: Callable[[str], None]) -> TextData:
     dev, test = tuple(map(read, choice.dev)), tuple(map(read, choice.test))
     for file in (*train, *dev, *test):
         dropped = f", {len(file.faults):,} rows dropped or repaired: faults.jsonl" if file.faults else ""
-        tell(f"{file.name}: {len(file.groups):,} {GROUP_KINDS[file.kind]} ({file.about}){dropped}")
+        tell(f"{file.name}: {len(file.groups):,} rows of {GROUP_KINDS[file.kind]} ({file.about}){dropped}")
     if not dev:
         train, dev = _hold_out(train, choice.dev_share, tell)
     for name, files in (("dev", choice.dev and dev), ("test", test)):

@@ -113,7 +113,7 @@ def _sections(log: RunLog, facts: EmbedFacts) -> Iterator[Section]:
         for name, one in files.items()
     ]
     if facts.left_out:
-        rows.append((Phrase("Dropped (faults.jsonl)", "丢弃（见 faults.jsonl）"), "", count(facts.left_out)))
+        rows.append((Phrase("Dropped (faults.jsonl)", "略去（见 faults.jsonl）"), "", count(facts.left_out)))
     yield Table(Phrase("Data", "数据"), tuple(rows))
     if log.config.strip():
         yield Settings(Phrase("Settings", "配置"), log.config)
