@@ -227,7 +227,8 @@ def read_texts(config: EmbedConfig, tell: Callable[[str], None]) -> TextData:
     train = [*map(read, choice.train), *map(read_translations, choice.parallel)]
     dev, test = tuple(map(read, choice.dev)), tuple(map(read, choice.test))
     for file in (*train, *dev, *test):
-        dropped = f", {len(file.faults):,} rows dropped or repaired: faults.jsonl" if file.faults else ""
+        number = sum(fault.action == "dropped" for fault in file.faults)
+        dropped = f", {number:,} rows dropped: faults.jsonl" if number else ""
         tell(f"{file.name}: {len(file.groups):,} rows of {GROUP_KINDS[file.kind]} ({file.about}){dropped}")
     if not dev:
         train, dev = _hold_out(train, choice.dev_share, tell)

@@ -85,7 +85,7 @@ def test_cosent_on_paper() -> None:
     """Scores in any scale: only their order counts; the loss sums over the pairs in the wrong or narrow order."""
     cosines = torch.tensor([0.9, 0.1, 0.5])
     loss, right = rank_cosines(cosines, torch.tensor([5.0, 1.0, 3.0]), 20.0)
-    by_hand = torch.log(1 + sum(torch.exp(torch.tensor(20 * gap)) for gap in (0.1 - 0.9, 0.5 - 0.9, 0.1 - 0.5)))
+    by_hand = torch.log(1 + torch.exp(20 * torch.tensor([0.1 - 0.9, 0.5 - 0.9, 0.1 - 0.5])).sum())
     assert torch.allclose(loss, by_hand) and float(right) == 1.0
     again, _ = rank_cosines(cosines, torch.tensor([1.0, -1.0, 0.2]), 20.0)
     assert torch.equal(loss, again)
@@ -172,8 +172,8 @@ def test_batches_are_a_function_of_seed_and_step() -> None:
         assert torch.equal(other.parts[0].ids, steps[step].parts[0].ids) and other.kind == steps[step].kind
     kinds = [batch.kind for batch in steps[: first.steps_per_epoch]]
     assert kinds.count("pairs") == 6 and kinds.count("scores") == 1
-    other = batches(*sources, seed=1)
-    assert any(not torch.equal(other(step)[0].parts[0].ids, steps[step].parts[0].ids) for step in range(3))
+    differs = batches(*sources, seed=1)
+    assert any(not torch.equal(differs(step)[0].parts[0].ids, steps[step].parts[0].ids) for step in range(3))
     assert sum(len(batch.anchors) for batch in steps[:7] if batch.kind == "pairs") == 50
 
 
