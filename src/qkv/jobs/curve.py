@@ -26,7 +26,6 @@ from qkv.data.corpus.shards import ranges
 from qkv.errors import InputError
 from qkv.files import to_json, write_text
 from qkv.jobs.finetune.data import check_data_unchanged, count_labels, pin_data, read_data
-from qkv.jobs.finetune.run import score_baseline
 from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import Prepared, build_trainer, compute_vectors, prepare_examples, resolve_data_defaults
 from qkv.jobs.lifecycle import Lifecycle
@@ -37,6 +36,7 @@ from qkv.report.plane import Axis, Band, Dots, Layer, Line, Plane, Planes, Rule
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
 from qkv.report.run_log import read_run
 from qkv.report.tables import Bar, BarTable, TableCell
+from qkv.tasks.baselines import score_constant
 from qkv.tasks.predictor import Vectors
 from qkv.tasks.table import SHARE, Metric, find_metric, task_words
 from qkv.tasks.task import Features
@@ -584,7 +584,7 @@ def _collect_facts(plan: CurvePlan, out: Path) -> CurveFacts:
     lines = read_points(out)
     for line in sorted(lines, key=lambda line: (line["n"], line["draw"])):
         found.setdefault(line["n"], []).append(line["score"])
-    usual = score_baseline(prepared)
+    usual = score_constant(prepared.task, prepared.data.train.examples, prepared.data.dev.examples)
     points = [(n, score) for n, scores in found.items() for score in scores if math.isfinite(score)]
     return CurveFacts(
         task=config.task,
@@ -596,7 +596,7 @@ def _collect_facts(plan: CurvePlan, out: Path) -> CurveFacts:
         dev_examples=len(prepared.data.dev.examples),
         points=tuple((n, tuple(scores)) for n, scores in found.items()),
         fit=fit_power_law(points),
-        baseline=None if usual is None else (Phrase(f"always '{usual[0]}'", f"总答“{usual[0]}”"), usual[1]),
+        baseline=None if usual is None else (usual.name, usual.value),
         seconds=sum(line["seconds"] for line in lines),
         notes=(*prepared.notes, *_make_notes(plan)),
         config=(out / "config.toml").read_text(encoding="utf-8"),

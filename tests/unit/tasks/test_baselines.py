@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from qkv.data.labelled.examples import Span, TagExample, TextExample
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Span, TagExample, TextExample
 from qkv.tasks import baselines
-from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, terms
+from qkv.tasks.answer import AnswerSettings, AnswerTask
+from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, score_constant, terms
+from qkv.tasks.choice import ChoiceSettings, ChoiceTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
 from qkv.tasks.tag import TagLabels, TagSettings, TagTask
 from qkv.tasks.texts import BEFORE_POOLING
@@ -60,6 +62,32 @@ def test_numbers_are_compared_with_their_mean() -> None:
     scores.add([TextExample("b", label="1.5"), TextExample("c", label="5.5")])
     (found,) = scores.result()
     assert found.value == 0.0 and found.error == 2.0 and found.to_dict()["mean_absolute_error"] == 2.0
+
+
+def test_several_labels_are_compared_with_the_most_frequent_ones() -> None:
+    """Without it a model that gives every text all labels was above the best baseline."""
+    several = MultiLabel(("a", "b", "c"), BEFORE_POOLING, False)
+    given = [("a", "b"), ("a", "b"), ("a",), ("b", "c"), ()]
+    constant = fit_baselines(several, [TextExample("x", label=labels) for labels in given])[0]
+    assert constant.key == "constant" and constant.answer([TextExample("y")])[0].labels == ("a", "b")
+    assert "“a, b”" in constant.name.en and "“a, b”" in constant.name.zh
+
+
+def test_choices_are_compared_with_the_most_frequent_place() -> None:
+    task = ChoiceTask(ChoiceSettings())
+    train = [ChoiceExample("", "q", ("x", "y", "z"), answer) for answer in (2, 0, 2)]
+    dev = [ChoiceExample("", "q", ("x", "y", "z"), 2), ChoiceExample("", "q", ("x", "y"), 0)]
+    found = score_constant(task, train, dev)
+    assert found is not None and found.value == 0.5 and found.name.en == "always taking choice 3"
+
+
+@pytest.mark.parametrize(("no_answer", "value"), [("yes", 0.5), ("no", None)])
+def test_answers_are_compared_with_no_answer_where_it_is_allowed(no_answer: str, value: float | None) -> None:
+    task = AnswerTask(AnswerSettings(max_answer_tokens=3, no_answer=no_answer, scorer="squad"))
+    found = score_constant(
+        task, [], [AnswerExample("q", "the cat", ()), AnswerExample("q", "cat", (AnswerSpan(0, "cat"),))]
+    )
+    assert (found and found.value) == value
 
 
 def test_entities_are_found_by_the_longest_match_on_whole_words() -> None:

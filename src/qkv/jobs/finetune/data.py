@@ -76,11 +76,11 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
         dev = read_part(config.data.dev, config, tell)
     else:
         train, dev = _split_parts(train, config)
-    leaks = report_leaks(train, dev)
+    leaks = report_leaks(train, dev, "dev")
     test = None
     if config.data.test is not None:
         test = read_part(config.data.test, config, tell)
-        leaks += report_leaks(train, test)
+        leaks += report_leaks(train, test, "test")
     return LabelledData(train, dev, (*notes, *(leak.text for leak in leaks)), test, tuple(leaks))
 
 
@@ -113,14 +113,14 @@ def report_slips(train: DataPart) -> list[Phrase]:
     return found
 
 
-def report_leaks(train: DataPart, other: DataPart) -> list[Leak]:
+def report_leaks(train: DataPart, other: DataPart, name: str) -> list[Leak]:
     """Report examples that are in the training set and in another part."""
     seen = {example.identity() for example in train.examples}
     both = [example for example in other.examples if example.identity() in seen]
     if not both:
         return []
     text = _leak(len(both), len(other.examples), other.source, train.source, both[0].place)
-    return [Leak(len(both) / len(other.examples), text)]
+    return [Leak(name, len(both) / len(other.examples), text)]
 
 
 def _leak(both: int, of: int, dev: str, train: str, place: Place) -> Phrase:

@@ -26,6 +26,7 @@ from qkv.models.family import TAKES_HEAD, Head, Opened
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase
+from qkv.tasks.baselines import score_constant
 from qkv.tasks.predictor import (
     TOKENS_PER_BATCH,
     TOKENS_PER_BATCH_ELSEWHERE,
@@ -236,9 +237,13 @@ def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> Fi
 
 
 def trivial_score(prepared: Prepared) -> float | None:
-    """Return the development score of the best constant answer; None if no model can be better."""
-    found = prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
-    score = 0.0 if found is None else found[1]
+    """Return the development score of the best constant answer; None if no model can be better.
+
+    0 for a task whose thresholds are fitted after training: without them a model may score less.
+    """
+    task, data = prepared.task, prepared.data
+    found = None if task.fits_thresholds else score_constant(task, data.train.examples, data.dev.examples)
+    score = 0.0 if found is None else found.value
     return score if score < 1 else None
 
 
