@@ -343,10 +343,16 @@ def fold_numbers(strata: Sequence[str], folds: int, seed: int) -> Integers:
     return found
 
 
-def try_strengths(
-    rows: Rows, targets: Targets, strengths: Sequence[float], fold: Integers, intercept: bool = True
-) -> Iterator[Tried]:
-    """Cross-validate each λ, in the given order; each fold starts from its weights at the λ before."""
+def held_out_scores(
+    rows: Rows,
+    targets: Targets,
+    strengths: Sequence[float],
+    fold: Integers,
+    intercept: bool = True,
+    tolerance: float = _TOLERANCE,
+) -> Iterator[Floats]:
+    """(n, L) for each λ, in the given order: each row is scored by the fit on the other folds, which starts from its
+    weights at the λ before."""
     numbers = np.unique(fold)
     parts = [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in numbers]
     splits = [(rows.take(a), targets.take(a), rows.take(b), b) for a, b in parts]
@@ -354,7 +360,15 @@ def try_strengths(
     for strength in strengths:
         scores = np.empty((len(fold), targets.outputs))
         for place, (train, wanted, held_out, chosen) in enumerate(splits):
-            before[place] = fitted = fit_linear(train, wanted, strength, before[place], intercept)
+            before[place] = fitted = fit_linear(train, wanted, strength, before[place], intercept, tolerance)
             scores[chosen] = fitted.scores(held_out)
+        yield scores
+
+
+def try_strengths(
+    rows: Rows, targets: Targets, strengths: Sequence[float], fold: Integers, intercept: bool = True
+) -> Iterator[Tried]:
+    """Cross-validate each λ, in the given order."""
+    for strength, scores in zip(strengths, held_out_scores(rows, targets, strengths, fold, intercept), strict=True):
         losses, _ = targets.losses(scores)
         yield Tried(strength, float(losses.mean()), targets.score(scores))

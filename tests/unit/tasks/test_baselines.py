@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Span, TagExample, TextExample
@@ -62,6 +63,24 @@ def test_numbers_are_compared_with_their_mean() -> None:
     scores.add([TextExample("b", label="1.5"), TextExample("c", label="5.5")])
     (found,) = scores.result()
     assert found.value == 0.0 and found.error == 2.0 and found.to_dict()["mean_absolute_error"] == 2.0
+
+
+def test_thresholds_of_several_labels_are_fitted() -> None:
+    """A rare label hardly reaches probability 0.5: a model with fitted thresholds was compared with that."""
+    draw = np.random.default_rng(0)
+    task, words = MultiLabel(("late", "rude"), BEFORE_POOLING, False), [f"w{n}" for n in range(30)]
+    rows = []
+    for _ in range(300):
+        wanted = tuple(label for label in task.labels if draw.random() < 0.12)
+        hints = [f"{label}{draw.integers(20)}" for label in wanted if draw.random() < 0.9]
+        rows.append(TextExample(" ".join([*draw.choice(words, 8), *hints]), label=wanted))
+    found = TextBaseline.fit(task, rows[:150])
+    assert (found.thresholds < -0.5).all()
+    plain = replace(found, thresholds=np.zeros(2))
+    scores = BaselineScores(task, [found, plain])
+    scores.add(rows[150:])
+    fitted, at_half = scores.result()
+    assert fitted.value > at_half.value + 0.1
 
 
 def test_several_labels_are_compared_with_the_most_frequent_ones() -> None:

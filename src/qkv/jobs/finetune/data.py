@@ -143,7 +143,7 @@ def split_examples(
 
 def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool = False) -> list[bool]:
     """Return which examples to hold out, stratified by label unless they are `numbers`."""
-    groups = [example.group if example.group is not None else example.identity() for example in examples]
+    groups = [example.together() for example in examples]
     strata = ["" if numbers else example.stratum() for example in examples]
     chosen: list[bool] = choose_held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
     while not numbers:

@@ -152,7 +152,7 @@ def _named(names: Sequence[str]) -> Phrase:
 _FEW_STEPS = 100
 """Steps of a run that may just be too short."""
 _FEWEST = 10
-"""Examples from which an interval shrinks by the rule."""
+"""Examples from which an interval is to be trusted, and shrinks by the rule."""
 _WIDE = 0.1
 """An interval this wide says little: a score of 85 % may be 80 or 90."""
 _NEAR = 0.05
@@ -298,8 +298,8 @@ _CHEAPER = {
 def remark_baseline(facts: FinetuneFacts) -> Remark | None:
     """The score against the best baseline: on test if there is one, else on dev.
 
-    Above it by more than the interval: good. Below it, or no better than always giving one answer: a warning. Above it
-    within the interval: a note that names the cheaper choice.
+    Above it by more than the interval: good, if there are `_FEWEST` examples. Below it, or no better than always giving
+    one answer: a warning. Above it within the interval: a note that names the cheaper choice.
     """
     what, (part, scored, baselines) = find_metric(facts.main), facts.parts[0]
     best, value = best_baseline(baselines), scored.values.get(facts.main, math.nan)
@@ -313,7 +313,7 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
     if low > best.value:
         more = what.change(value - best.value)
         return Remark(
-            GOOD,
+            GOOD if scored.n >= _FEWEST else NOTE,
             Phrase(
                 f"{en}, {more.en} above the best baseline ({how.en}: {level}).",
                 f"{zh}，比最好的基线（{how.zh}：{level}）高 {more.zh}。",
@@ -422,10 +422,9 @@ def remark_dev_and_test(facts: FinetuneFacts) -> Remark | None:
     test_low, test_high = _interval(test)
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(low)):
         return None
-    constants = _constant(facts.baselines), _constant(facts.test_baselines)
-    if all(
-        score <= (0.0 if one is None else max(0.0, one.value)) for score, one in zip((a, b), constants, strict=True)
-    ):
+    constants = [_constant(baselines) for baselines in (facts.baselines, facts.test_baselines)]
+    trivial, test_trivial = (max(0.0, one.value) if one is not None else 0.0 for one in constants)
+    if a <= trivial and b <= test_trivial:
         return None
     both_en = f"{what.name.en} is {what.shown(b)} on test and {what.shown(a)} on dev"
     both_zh = f"{what.name.zh}：测试集 {what.shown(b)}，验证集 {what.shown(a)}"

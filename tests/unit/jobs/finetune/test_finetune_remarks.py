@@ -43,6 +43,11 @@ def test_against_the_baseline(low: float, high: float, level: str) -> None:
     assert how.en in found.text.en and how.zh in found.text.zh
 
 
+def test_an_interval_of_four_texts_is_not_good_news() -> None:
+    facts = facts_of(scored(0.667, 0.267, 1.0, n=4), constant("a", 0.25))
+    check(remarks.remark_baseline(facts), NOTE, "66.7", "25.0")
+
+
 def test_a_score_without_an_interval_stands_for_itself() -> None:
     check(remarks.remark_baseline(facts_of(scored(0.6), constant("a", 0.5))), GOOD, "10.0")
     assert remarks.remark_baseline(facts_of(scored(math.nan), constant("a", 0.5))) is None
