@@ -13,7 +13,7 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -403,7 +403,9 @@ class CurvePlan:
         return self.prepared.task
 
 
-def plan_curve(config: CurveConfig, prepared: Prepared, out: Path, device: torch.device) -> CurvePlan:
+def plan_curve(
+    config: CurveConfig, prepared: Prepared, out: Path, device: torch.device, tell: Callable[[str], None]
+) -> CurvePlan:
     examples = prepared.data.train.examples
     labels = _labels(prepared)
     distinct = len({label for found in labels for label in found})
@@ -415,7 +417,7 @@ def plan_curve(config: CurveConfig, prepared: Prepared, out: Path, device: torch
     vectors = None
     if prepared.transfer.cached:
         # once for all points; a point does not run the encoder
-        whole = compute_vectors(prepared, out, device)
+        whole = compute_vectors(prepared, out, device, tell)
         assert isinstance(whole.train, Vectors)
         vectors = whole.train
         prepared = replace(prepared, dev=whole.dev, transfer=replace(prepared.transfer, cached=False))
@@ -531,7 +533,7 @@ class CurveSession:
 
     def train(self) -> Outcome:
         config, out, progress = self.config, self.out, self.progress
-        self.plan = plan = plan_curve(config, self.prepared, out, self.device)
+        self.plan = plan = plan_curve(config, self.prepared, out, self.device, progress.message)
         known = {CurvePoint(line["n"], line["draw"]) for line in read_points(out)}
         costs = [estimate_steps(plan, point.n) for point in plan.points]
         done = sum(cost for point, cost in zip(plan.points, costs, strict=True) if point in known)

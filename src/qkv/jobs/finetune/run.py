@@ -390,7 +390,7 @@ class FinetuneSession:
         write_faults(out, [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())])
         if self.prepared.transfer.cached:
             began, known = time.perf_counter(), (out / "vectors" / "dev.npy").is_file()
-            self.prepared = compute_vectors(self.prepared, out, self.device)
+            self.prepared = compute_vectors(self.prepared, out, self.device, self.progress.message)
             if not known:
                 add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
         for number in range(config.seeds):
