@@ -17,11 +17,11 @@ from qkv.cli.main import main
 from qkv.cli.terminal import print_result
 from qkv.errors import InputError
 from qkv.jobs.curve import CURVES, CurveConfig
-from qkv.jobs.finetune import linear
 from qkv.jobs.finetune.linear import STRENGTHS, HeadFit
 from qkv.jobs.finetune.run import FINETUNING
 from qkv.jobs.finetune.settings import resolve_finetune_settings
 from qkv.jobs.lifecycle import Finished
+from qkv.train.linear import try_strengths
 from qkv.train.log import Silent, WithCallbacks
 from qkv.train.loop import Trainer
 from tests.support.folders import make_folder
@@ -59,13 +59,12 @@ def test_equal_texts_are_in_one_fold(tmp_path: Path, pretrained: Path, monkeypat
     """A text that is there three times, in several folds, was known when it was held out: too weak a penalty won."""
     file, seen = tmp_path / "texts.csv", []
     file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in TEXTS * 3), encoding="utf-8")
-    plain = linear.try_strengths
 
     def recorded(rows: Any, targets: Any, strengths: Any, fold: Any, intercept: bool) -> Any:
         seen.append((rows.values.round(6), fold))
-        return plain(rows, targets, strengths, fold, intercept)
+        return try_strengths(rows, targets, strengths, fold, intercept)
 
-    monkeypatch.setattr(linear, "try_strengths", recorded)
+    monkeypatch.setattr("qkv.jobs.finetune.linear.try_strengths", recorded)
     run(tmp_path / "run", pretrained, file)
     ((rows, fold),) = seen
     folds: dict[bytes, set[int]] = {}

@@ -1,18 +1,22 @@
 """Baselines: what they read, what they answer, and that they are as good as the usual ones."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from qkv.cli.terminal import baseline_lines
 from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Span, TagExample, TextExample
 from qkv.tasks import baselines
 from qkv.tasks.answer import AnswerSettings, AnswerTask
 from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, score_constant, terms
 from qkv.tasks.choice import ChoiceSettings, ChoiceTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
+from qkv.tasks.table import AnyTask
 from qkv.tasks.tag import TagLabels, TagSettings, TagTask
 from qkv.tasks.texts import BEFORE_POOLING
+from qkv.text.messages import translate
 
 TASK = SingleLabel(("bad", "good"), BEFORE_POOLING, False)
 WORDS = {
@@ -107,6 +111,21 @@ def test_answers_are_compared_with_no_answer_where_it_is_allowed(no_answer: str,
         task, [], [AnswerExample("q", "the cat", ()), AnswerExample("q", "cat", (AnswerSpan(0, "cat"),))]
     )
     assert (found and found.value) == value
+
+
+def test_every_constant_answer_has_its_name_in_chinese() -> None:
+    tasks: list[tuple[AnyTask, list[Any]]] = [
+        (TASK, TRAIN),
+        (MultiLabel(("a", "b"), BEFORE_POOLING, False), [TextExample("x", label=("a", "b"))]),
+        (Regression(BEFORE_POOLING, False), [TextExample("x", label="1.5")]),
+        (ChoiceTask(ChoiceSettings()), [ChoiceExample("", "q", ("x", "y"), 1)]),
+        (AnswerTask(AnswerSettings(max_answer_tokens=3, no_answer="yes", scorer="squad")), []),
+    ]
+    for task, examples in tasks:
+        constant = task.constant_answer(examples)
+        assert constant is not None
+        (line,) = baseline_lines({"dev": [{"name": constant.name.en, "value": 0.5}]}, task.main)[1:]
+        assert constant.name.zh in translate(line, "zh"), line
 
 
 def test_entities_are_found_by_the_longest_match_on_whole_words() -> None:
