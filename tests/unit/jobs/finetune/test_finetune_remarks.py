@@ -93,8 +93,11 @@ def test_too_good_to_be_true() -> None:
         WARNING,
         "99.6",
         "200",
-        "qkv check",
     )
+    facts = facts_of(scored(0.996, 0.98, 0.999), constant("a", 0.3))
+    leaked = replace(facts, leaks=(Leak("dev", 0.01, Phrase("leaked", "泄漏")),))
+    said = [["rarely true" in one.text.en for one in remarks.finetune_remarks(one)] for one in (facts, leaked)]
+    assert [any(found) for found in said] == [True, False], "a leak that is known is named instead"
     assert remarks.remark_too_good(ACCURACY, scored(0.98), [constant("a", 0.3)], TEXTS) is None
     assert remarks.remark_too_good(ACCURACY, scored(1.0), [constant("a", 0.95)], TEXTS) is None, "the task is easy"
     assert remarks.remark_too_good(ACCURACY, scored(1.0, n=5), (), TEXTS) is None
