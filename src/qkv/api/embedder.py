@@ -25,7 +25,7 @@ from qkv.data.pairs.groups import make_rows
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
-from qkv.tasks.embed import TEXT_POOLINGS, embed_rows
+from qkv.tasks.embed import TEXT_POOLINGS, vectors_of_rows
 from qkv.tasks.embed import scale_to_unit as scale_to_unit
 from qkv.text.unknown import count_unknown
 
@@ -256,7 +256,7 @@ class Embedder:
     @torch.inference_mode()
     def _embedded(self, ids: list[list[int]], pooling: str, normalize: bool, tokens_per_batch: int) -> Embeddings:
         rows = self._rows(ids)
-        vectors, total = embed_rows(
+        vectors, total = vectors_of_rows(
             self.encodes,
             lambda batch: self.run(batch, self.layer),
             rows,

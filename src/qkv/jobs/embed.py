@@ -51,14 +51,14 @@ from qkv.tasks.embed import (
     EmbedBatch,
     EmbedBatches,
     EmbedObjective,
+    GroupSource,
     SentenceEncoder,
     SetScore,
-    Source,
     Teacher,
-    embed_rows,
     make_source,
     score_vectors,
     teach,
+    vectors_of_rows,
 )
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
@@ -210,7 +210,7 @@ def check_texts_unchanged(choice: TextsChoice) -> None:
         )
 
 
-def read_texts(config: EmbedConfig, tell: Callable[[str], None]) -> TextData:
+def read_training_texts(config: EmbedConfig, tell: Callable[[str], None]) -> TextData:
     choice = config.data
     if choice.parallel and config.teacher is None:
         raise InputError("--parallel is for a teacher's vectors: give --teacher, or give the pairs with --data.")
@@ -272,23 +272,25 @@ MEAN_SCORE = "mean_score"
 class EmbedEvaluation:
     """Evaluates a model on every set; returns the figures for the log."""
 
-    sets: dict[str, Source]
+    sets: dict[str, GroupSource]
+    student: SentenceEncoder  # the model that is trained
     takes: TakesHead
     tokens: int
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
-        scores = self.scores(model)
+        scores = self.scores(self.student)
         figures = {f"{name}: {key}": value for name, one in scores.items() for key, value in one.values.items()}
         return figures | {MEAN_SCORE: float(np.mean([one.value for one in scores.values()]))}
 
-    def scores(self, model: nn.Module, intervals: bool = False, width: int | None = None) -> dict[str, SetScore]:
-        assert isinstance(model, SentenceEncoder)
+    def scores(self, model: SentenceEncoder, intervals: bool = False, width: int | None = None) -> dict[str, SetScore]:
         encodes = Encodes(model.network, self.takes.tokenizer, self.takes.sizes)
         device = next(model.parameters()).device
         model.eval()
         found = {}
         for name, source in self.sets.items():
-            vectors = embed_rows(encodes, model.hidden, source.table.rows, model.pooling, device, self.tokens).vectors
+            vectors = vectors_of_rows(
+                encodes, model.hidden, source.table.rows, model.pooling, device, self.tokens
+            ).vectors
             found[name] = score_vectors(source, vectors[:, :width], intervals)
         return found
 
@@ -341,7 +343,7 @@ class EmbedSession:
         self.opened = open_student(Path(config.model))
         self.teacher = None if config.teacher is None else open_teacher(Path(config.teacher), self.device)
         config = _resolve_reading(config, self.opened, tell)
-        data = read_texts(config, tell if begins else Silent().message)
+        data = read_training_texts(config, tell if begins else Silent().message)
         self.faults, self.files = [*data.faults], data
         takes = self.opened.ability(TAKES_HEAD)
         sizes, longest = takes.sizes, takes.sizes.max_length
@@ -357,12 +359,12 @@ class EmbedSession:
             )
         model = build_student(config, self.opened).to(self.device)
         self.at_once = config.tokens_at_once or _AT_ONCE.get(self.device.type, _AT_ONCE_ELSEWHERE)
-        self.evaluation = EmbedEvaluation(self.dev, takes, self.at_once)
+        self.evaluation = EmbedEvaluation(self.dev, model, takes, self.at_once)
         self.trainer = self._trainer(config, model)
         self.config = self._resolve(config) if begins else config
         self.trainer.config = self.config.train
 
-    def _source(self, file: GroupFile, max_length: int, width: int) -> Source:
+    def _source(self, file: GroupFile, max_length: int, width: int) -> GroupSource:
         table = make_table(file, self.opened.tokenizer, max_length)
         check_scores_differ(table, file.name)
         self.faults += table.faults
@@ -456,8 +458,7 @@ class EmbedSession:
         config, out, trainer = self.config, self.out, self.trainer
         sessions = Sessions.of(out).ended(outcome, self.began, self.device)
         trainer.take_best()
-        model, initial = trainer.job.model, build_student(config, self.opened).to(self.device)
-        assert isinstance(model, SentenceEncoder)
+        model, initial = self.evaluation.student, build_student(config, self.opened).to(self.device)
         parts = {"dev": self.dev, "test": self.test}
         with memory_for(self.device, "in the evaluation after training"):
             evaluations = {name: replace(self.evaluation, sets=sets) for name, sets in parts.items()}

@@ -92,7 +92,7 @@ class TextVectors(NamedTuple):
 
 
 @torch.inference_mode()
-def embed_rows(
+def vectors_of_rows(
     encodes: Encodes,
     run: Callable[[Batch], Tensor],
     rows: Rows,
@@ -163,7 +163,7 @@ class EmbedBatch:
 
 
 @dataclass(frozen=True)
-class Source:
+class GroupSource:
     """The groups of one file, and for those with a teacher its vectors."""
 
     table: GroupTable
@@ -187,7 +187,7 @@ class EmbedBatches:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[GroupSource],
         groups_per_step: int,
         tokens_at_once: int,
         *,
@@ -242,7 +242,7 @@ def share_steps(steps: Sequence[int], mix: float) -> list[int]:
 
 
 def make_batch(
-    source: Source, groups: Integers, tokens_at_once: int, train_windows: int, draw: np.random.Generator
+    source: GroupSource, groups: Integers, tokens_at_once: int, train_windows: int, draw: np.random.Generator
 ) -> EmbedBatch:
     table, kind = source.table, source.kind
     anchors, negatives = table.anchors[groups], table.negatives_of(groups)
@@ -256,7 +256,7 @@ def make_batch(
         anchors, positives = learners, table.positives[:0]
     texts, places = np.unique(np.concatenate([anchors, positives, negatives]), return_inverse=True)
     anchors, positives, negatives = np.split(places, np.cumsum([len(anchors), len(positives)]))
-    rows, counts = choose_rows(table.rows, texts, train_windows, draw)
+    rows, counts = choose_windows(table.rows, texts, train_windows, draw)
     plan = plan_batches(table.rows.lengths[rows], tokens_at_once)
     order = np.argsort(np.concatenate(plan), kind="stable")  # (R,) where each row is
     counted = table.rows.counts()[rows].astype(np.float64)
@@ -278,7 +278,7 @@ def make_batch(
     )
 
 
-def choose_rows(
+def choose_windows(
     rows: Rows, texts: Integers, train_windows: int, draw: np.random.Generator
 ) -> tuple[Integers, Integers]:
     """The rows of these texts, in their order, and how many each has: all, or some windows of a longer text."""
@@ -444,7 +444,7 @@ class Teacher:
                     if not len(row):
                         raise InputError(f"The teacher reads nothing in {text[:40]!r}. Leave this text out.")
                 rows = make_rows(ids, encodes.tokenizer, encodes.sizes.max_length)
-                vectors = embed_rows(encodes, encodes.hidden, rows, pooling, self.device, self.tokens)
+                vectors = vectors_of_rows(encodes, encodes.hidden, rows, pooling, self.device, self.tokens)
                 found[begin : begin + len(chunk)] = scale_to_unit(vectors.vectors)
             found.flush()
             del found
@@ -469,8 +469,8 @@ def fit_width(vectors: Sequence[NDArray[np.float16]], width: int, sample: int = 
 
 
 def teach(
-    sources: Sequence[Source], teacher: Teacher, folder: Path, width: int, turn: bool, tell: Callable[[str], None]
-) -> list[Source]:
+    sources: Sequence[GroupSource], teacher: Teacher, folder: Path, width: int, turn: bool, tell: Callable[[str], None]
+) -> list[GroupSource]:
     """The sources with the teacher's vectors, computed or read from the folder; `turn`: the first numbers are to matter
     most."""
     files = [folder / f"targets-{number}.npy" for number in range(len(sources))]
@@ -508,14 +508,14 @@ def _taught_texts(table: GroupTable) -> list[str]:
     return [table.texts[number] for number in np.unique(table.anchors).tolist()]
 
 
-def make_source(table: GroupTable, taught: bool, width: int) -> Source:
+def make_source(table: GroupTable, taught: bool, width: int) -> GroupSource:
     """With a teacher, vectors of zeros take the place of its own until `teach`."""
     if not taught or table.kind not in ("texts", "translations"):
-        return Source(table)
+        return GroupSource(table)
     different, _ = np.unique(table.anchors, return_inverse=True)
     place = np.zeros(len(table.texts), np.int64)
     place[different] = np.arange(len(different))
-    return Source(table, np.broadcast_to(np.float16(0), (len(different), width)), place)
+    return GroupSource(table, np.broadcast_to(np.float16(0), (len(different), width)), place)
 
 
 # Evaluation
@@ -545,7 +545,7 @@ class SetScore:
         }
 
 
-def score_vectors(source: Source, vectors: TextArray, intervals: bool = False) -> SetScore:
+def score_vectors(source: GroupSource, vectors: TextArray, intervals: bool = False) -> SetScore:
     """Score the vectors (T, D) of the texts of a set: Spearman of scores, retrieval of pairs, cosine with a teacher."""
     table, unit = source.table, scale_to_unit(vectors)
     if table.kind == "scores":

@@ -14,8 +14,8 @@ from qkv.tasks.embed import (
     EmbedBatch,
     EmbedBatches,
     EmbedObjective,
+    GroupSource,
     SentenceEncoder,
-    Source,
     comparable,
     contrast,
     fit_width,
@@ -44,12 +44,12 @@ def groups(kind: str, count: int = 24, length: int = 4) -> list[TextGroup]:
     ]
 
 
-def source(kind: str = "pairs", max_length: int = 16, **how: Any) -> Source:
+def source(kind: str = "pairs", max_length: int = 16, **how: Any) -> GroupSource:
     file = GroupFile("a", kind, tuple(groups(kind, **how)), (), "")
     return make_source(make_table(file, make_tokenizer(), max_length), taught=True, width=32)
 
 
-def batches(*sources: Source, size: int = 8, tokens: int = 10_000, **how: Any) -> EmbedBatches:
+def batches(*sources: GroupSource, size: int = 8, tokens: int = 10_000, **how: Any) -> EmbedBatches:
     return EmbedBatches(sources, size, tokens, **({"seed": 0, "train_windows": 2} | how))
 
 
@@ -107,7 +107,7 @@ def test_chunks_give_the_gradient_of_the_whole(kind: str, pooling: str) -> None:
     given, objective = source(kind, length=9), EmbedObjective(widths=(8,))
     if kind == "texts":
         targets = np.random.default_rng(0).normal(size=given.targets.shape).astype(np.float16)
-        given = Source(given.table, targets, given.target_of)
+        given = GroupSource(given.table, targets, given.target_of)
     model = encoder(pooling).train()
     whole, chunked = batches(given)(1)[0], batches(given, tokens=40)(1)[0]
     assert len(whole.parts) == 1 and len(chunked.parts) > 2
@@ -189,7 +189,7 @@ def test_both_sides_of_a_translation_learn_the_vector_of_the_first() -> None:
     file = GroupFile("a", "translations", tuple(groups("pairs", 6)), (), "")
     given = make_source(make_table(file, make_tokenizer(), 16), taught=True, width=32)
     targets = np.arange(6 * 32, dtype=np.float16).reshape(6, 32)
-    batch = batches(Source(given.table, targets, given.target_of))(0)[0]
+    batch = batches(GroupSource(given.table, targets, given.target_of))(0)[0]
     assert batch.kind == "teacher" and len(batch.anchors) == 12
     assert torch.equal(batch.targets[:6], batch.targets[6:])
     assert sorted(batch.targets[:6, 0].tolist()) == targets[:, 0].tolist()
@@ -225,8 +225,8 @@ def test_scores_of_a_set(tmp_path: Path) -> None:
     given = source("pairs", count=12)
     vectors = np.random.default_rng(0).normal(size=(len(given.table.texts), 32)).astype(np.float32)
     vectors[given.table.positives] = vectors[given.table.anchors]
-    found = score_vectors(Source(given.table), vectors, intervals=True)
+    found = score_vectors(GroupSource(given.table), vectors, intervals=True)
     assert found.main == "mrr" and found.value == 1.0 and found.intervals["accuracy_at_1_back"][1] == 1.0
     scored = source("scores", count=12)
-    same = score_vectors(Source(scored.table), np.ones((len(scored.table.texts), 4), np.float32))
+    same = score_vectors(GroupSource(scored.table), np.ones((len(scored.table.texts), 4), np.float32))
     assert same.value == 0.0  # and not NaN, which would end a run
