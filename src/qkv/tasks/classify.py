@@ -591,7 +591,11 @@ def parse_number(label: object) -> float | None:
 # The choice between the three.
 
 Classify = SingleLabel | MultiLabel | Regression
-CLASSIFIERS: Mapping[str, type[Classify]] = {task.kind: task for task in (SingleLabel, MultiLabel, Regression)}
+CLASSIFIERS: Mapping[str, type[Classify]] = {
+    "single": SingleLabel,
+    "multi": MultiLabel,
+    "regression": Regression,
+}
 
 
 def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer: Tokenizer) -> Classify:
