@@ -38,6 +38,7 @@ from qkv.metrics.classes import (
 )
 from qkv.metrics.numbers import correlation, correlation_moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
+from qkv.tasks.table import ClassifySettings
 from qkv.tasks.task import (
     Calibration,
     FloatArray,
@@ -52,7 +53,7 @@ from qkv.tasks.task import (
     compute_f1,
     round_result,
 )
-from qkv.tasks.texts import BEFORE_POOLING, ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
+from qkv.tasks.texts import BEFORE_POOLING, Extra, TextFeatures, TextObjective, TextTask, show_text
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 
