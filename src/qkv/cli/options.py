@@ -81,12 +81,11 @@ def load_tokenizer_and_limit(name: str) -> "tuple[Tokenizer, int | None]":
     from qkv.files import read_object
     from qkv.models.folders.hub import locate
     from qkv.text.tokenizer import Tokenizer
-    from qkv.train.run_folder import model_folder
 
     path = Path(name).expanduser()
     if path.is_file():
         return Tokenizer.load(path), None
-    folder = model_folder(locate(name))
+    folder = locate(name)
     config = folder / "config.json"
     limit = read_object(config).get("max_position_embeddings") if config.is_file() else None
     return Tokenizer.load(folder), limit if isinstance(limit, int) else None
