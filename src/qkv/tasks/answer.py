@@ -40,8 +40,19 @@ from qkv.errors import InputError
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.metrics.spans import SCORERS
 from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
-from qkv.tasks.table import AnswerSettings
-from qkv.tasks.task import Calibration, Judgement, Makers, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.task import (
+    AnswerSettings,
+    Calibration,
+    Judgement,
+    Makers,
+    Scored,
+    Scores,
+    ShownPart,
+    Sure,
+    Task,
+    Weighed,
+    round_result,
+)
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE

@@ -34,8 +34,19 @@ from qkv.data.windows import Windowed, cut_windows
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
 from qkv.tasks.answer_features import check_room, name_place
-from qkv.tasks.table import ChoiceSettings
-from qkv.tasks.task import Calibration, Judgement, Makers, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.task import (
+    Calibration,
+    ChoiceSettings,
+    Judgement,
+    Makers,
+    Scored,
+    Scores,
+    ShownPart,
+    Sure,
+    Task,
+    Weighed,
+    round_result,
+)
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term

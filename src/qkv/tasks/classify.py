@@ -38,9 +38,9 @@ from qkv.metrics.classes import (
 )
 from qkv.metrics.numbers import correlation, correlation_moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
-from qkv.tasks.table import ClassifySettings
 from qkv.tasks.task import (
     Calibration,
+    ClassifySettings,
     FloatArray,
     Judgement,
     LabelScore,

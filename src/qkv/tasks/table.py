@@ -1,5 +1,4 @@
-"""The tasks by name, one literal table; their settings; and the names of tasks, transfer methods and metrics in both
-languages.
+"""The tasks by name, one literal table; and the names of tasks, transfer methods and metrics in both languages.
 
 A task is imported when it is asked for.
 """
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from qkv.config import check_known, check_least
 from qkv.errors import InputError, did_you_mean
 from qkv.report.bilingual import Phrase, percent, phrase
 from qkv.tasks.task import Makers, Task
@@ -50,62 +48,6 @@ def find_task(name: str) -> Entry:
     if name not in TASKS:
         raise InputError(f"Unknown task '{name}'.{did_you_mean(name, TASKS)} Known: {', '.join(TASKS)}.")
     return TASKS[name]
-
-
-# --- The settings of each task: its section of a fine-tuning run's config.toml.
-
-
-@dataclass(frozen=True)
-class ClassifySettings:
-    kind: str = "auto"  # single: one label; multi: any number of labels; regression: a number
-    train_windows: int = 4  # of a long text, in one epoch
-    overlap: int = 64  # tokens that two windows share
-    pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
-    pooling: str = "auto"  # cls, first or mean: the vector that the head reads; auto: what the encoder was made for
-    normalize: bool | None = None  # scale that vector to a fixed length; None: as the folder declares; not for cls
-    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, steps with epochs or lr
-
-    def __post_init__(self) -> None:
-        check_known(self, kind=("auto", "single", "multi", "regression"), pairs=("auto", "ordered", "both"))
-        check_known(self, pooling=("auto", "cls", "first", "mean"), fit=("auto", "linear", "steps"))
-        check_least(self, "train_windows")
-        check_least(self, "overlap", least=0)
-        if self.normalize and self.pooling == "cls":
-            raise InputError("classify.normalize is for the poolings first and mean, not for cls: leave one out.")
-
-
-@dataclass(frozen=True)
-class TagSettings:
-    crf: bool = False
-    unit: str = "auto"  # word, or piece: for spans that end inside words. A column file's own units go before either.
-    overlap: int = 64  # tokens that two windows share
-    nested: str = "refuse"  # outer: of spans that overlap the longer is learned, and `misaligned` lists the other
-
-    def __post_init__(self) -> None:
-        check_known(self, unit=("auto", "word", "piece"), nested=("refuse", "outer"))
-        check_least(self, "overlap", least=0)
-
-
-@dataclass(frozen=True)
-class AnswerSettings:
-    overlap: int = 128  # tokens that two windows share; never more than a third of a window
-    max_answer_tokens: int | None = None  # None: what covers 99.5 % of the training answers, 30 to 200
-    n_best: int = 20
-    no_answer: str = "auto"  # yes, no; auto: yes if training has questions without an answer
-    scorer: str = "auto"  # squad (words), cmrc (汉字 by character); auto: cmrc if most training answers have 汉字
-
-    def __post_init__(self) -> None:
-        check_known(self, no_answer=("auto", "yes", "no"), scorer=("auto", "squad", "cmrc"))
-        check_least(self, "overlap", least=0)
-        check_least(self, "n_best", "max_answer_tokens")
-
-
-@dataclass(frozen=True)
-class ChoiceSettings:
-    overlap: int = 128  # tokens that two windows share; never more than a third of a window
-
-    def __post_init__(self) -> None:
-        check_least(self, "overlap", least=0)
 
 
 # --- Names of tasks, transfer methods and metrics in both languages, and the format of metric values.

@@ -36,7 +36,6 @@ from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample, relati
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.spans import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, compute_beliefs, log_partition, path_scores, viterbi
-from qkv.tasks.table import TagSettings
 from qkv.tasks.tag_units import TagFeatures, cut_units, fit_spans, tokenize_texts
 from qkv.tasks.task import (
     Calibration,
@@ -48,6 +47,7 @@ from qkv.tasks.task import (
     Scores,
     ShownPart,
     Sure,
+    TagSettings,
     Task,
     Weighed,
     compute_f1,

@@ -38,8 +38,7 @@ from qkv.data.windows import BothOrders, Windowed, merge_windows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import TakesHead
 from qkv.models.folders.fields import SentenceFiles
-from qkv.tasks.table import ClassifySettings
-from qkv.tasks.task import Calibration, FloatArray, Scores, ShownPart, Task, Weighed, round_result
+from qkv.tasks.task import Calibration, ClassifySettings, FloatArray, Scores, ShownPart, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel, Transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.linear import Classes, Labels, Numbers, Targets

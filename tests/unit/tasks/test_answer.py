@@ -19,8 +19,7 @@ from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.tasks.answer import AnswerResult, AnswerTask
 from qkv.tasks.answer_features import END, START, AnswerFeatures
 from qkv.tasks.predictor import infer
-from qkv.tasks.table import AnswerSettings
-from qkv.tasks.task import Calibration, Scores, Task
+from qkv.tasks.task import AnswerSettings, Calibration, Scores, Task
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import SMALL, make_tokenizer

@@ -8,8 +8,8 @@ from qkv.data.labelled.examples import Span, TagExample, TextExample
 from qkv.tasks import baselines
 from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, terms
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
-from qkv.tasks.table import TagSettings
 from qkv.tasks.tag import TagLabels, TagTask
+from qkv.tasks.task import TagSettings
 from qkv.tasks.texts import BEFORE_POOLING
 
 TASK = SingleLabel(("bad", "good"), BEFORE_POOLING, False)

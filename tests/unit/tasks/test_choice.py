@@ -14,8 +14,7 @@ from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.tasks.choice import SLOT, TARGET, WINDOWS, ChoiceFeatures, ChoiceResult, ChoiceTask
 from qkv.tasks.predictor import infer
-from qkv.tasks.table import ChoiceSettings
-from qkv.tasks.task import Calibration, Task
+from qkv.tasks.task import Calibration, ChoiceSettings, Task
 from qkv.tasks.transfer import TaskModel
 from tests.support.folders import SMALL, make_tokenizer
 

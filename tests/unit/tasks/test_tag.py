@@ -17,10 +17,9 @@ from qkv.data.labelled.reader import labelled
 from qkv.errors import InputError
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.tasks.table import TagSettings
 from qkv.tasks.tag import Entity, TagLabels, TagResult, TagTask
 from qkv.tasks.tag_units import TagFeatures, cut_units, tokenize_texts
-from qkv.tasks.task import Calibration
+from qkv.tasks.task import Calibration, TagSettings
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import make_model, make_tokenizer

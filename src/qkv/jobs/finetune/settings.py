@@ -21,7 +21,8 @@ from qkv.models.folders.own import CONFIG
 from qkv.models.plain.folder import build_untrained, check_sizes, count_layers
 from qkv.models.plain.network import READER_KINDS, ReaderSettings
 from qkv.models.table import describe_model, open_model
-from qkv.tasks.table import TASKS, AnswerSettings, ChoiceSettings, ClassifySettings, TagSettings, find_task
+from qkv.tasks.table import TASKS, find_task
+from qkv.tasks.task import AnswerSettings, ChoiceSettings, ClassifySettings, TagSettings
 from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import AUTO, fastest_device

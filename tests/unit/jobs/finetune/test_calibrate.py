@@ -14,8 +14,7 @@ from qkv.jobs.finetune.evaluate import NEVER_SURE, CalibrationFit, calibrate
 from qkv.jobs.finetune.facts import explain_threshold
 from qkv.tasks.answer import AnswerTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
-from qkv.tasks.table import AnswerSettings, ClassifySettings
-from qkv.tasks.task import Calibration
+from qkv.tasks.task import AnswerSettings, Calibration, ClassifySettings
 from tests.support.folders import make_tokenizer
 
 TOKENIZER = make_tokenizer()
