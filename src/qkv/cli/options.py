@@ -57,15 +57,15 @@ def choose_device(name: str, precision: str = "fp32") -> str:
 def quick_start() -> Iterator[None]:
     """Import torch without garbage collection, which would search its objects again and again, and leave them out of
     all later ones: they stay until the end."""
-    if "torch" in sys.modules or not gc.isenabled():
-        yield
-        return
+    begins, was_enabled = "torch" not in sys.modules, gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
-        gc.enable()
+        if begins:
+            gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 def load_model(model: str, wanted: "Ability[Any] | None" = None, **how: Any) -> "Model":

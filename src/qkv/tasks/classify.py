@@ -610,11 +610,7 @@ def parse_number(label: object) -> float | None:
 # The choice between the three.
 
 Classify = SingleLabel | MultiLabel | Regression
-CLASSIFIERS: Mapping[str, type[Classify]] = {
-    "single": SingleLabel,
-    "multi": MultiLabel,
-    "regression": Regression,
-}
+CLASSIFIERS: Mapping[str, type[Classify]] = {"single": SingleLabel, "multi": MultiLabel, "regression": Regression}
 
 
 def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer: Tokenizer) -> Classify:
@@ -626,8 +622,7 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
         settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
     if kind == "regression":
         numbers = [Regression(settings, paired).target(example, str(example.place)) for example in examples]
-        deviation = statistics.pstdev(numbers)
-        if deviation == 0:
+        if (deviation := statistics.pstdev(numbers)) == 0:
             raise InputError(
                 f"Every label is {numbers[0]:g} ({examples[0].place.file or 'the training examples'}): there is "
                 "nothing to learn from numbers that are all the same."
