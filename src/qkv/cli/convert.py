@@ -93,10 +93,9 @@ def convert(
     from qkv.models.folders.hub import locate
     from qkv.models.folders.own import check_model_target
     from qkv.models.table import describe_model, open_model
-    from qkv.train.run_folder import model_folder
 
     file = Path(os.path.expanduser(source))
-    place = file if file.is_file() else model_folder(locate(source))
+    place = file if file.is_file() else locate(source)
     found = describe_model(place)
     if LOOKS_UP in found.abilities:
         if dtype is not None or architecture is not None or fold is not None:

@@ -100,9 +100,7 @@ def info(
             print_facts(format_data(data))
         return
     from qkv.models.table import describe_model, load_family
-    from qkv.train.run_folder import model_folder
 
-    folder = model_folder(folder)
     facts = describe_model(folder)
     document = facts.document | read_licence(folder)
     if as_json:

@@ -64,7 +64,7 @@ from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, TrainConfig, Trainer, step_seed
-from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256, model_folder
+from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256
 
 # Settings
 
@@ -139,7 +139,7 @@ class EmbedConfig:
 
 def _checked(config: EmbedConfig, given: Requested) -> EmbedConfig:
     """With the learning rate that suits the model's width, and widths that are smaller than it."""
-    sizes = describe_model(model_folder(locate(config.model))).sizes
+    sizes = describe_model(locate(config.model)).sizes
     if sizes is None:
         return config  # a model that takes no training, which `open_student` explains
     for width in config.widths:
@@ -528,11 +528,11 @@ EMBEDDING = Lifecycle("embed", EmbedConfig(), EmbedSession)
 
 def _pin(config: EmbedConfig) -> EmbedConfig:
     config = replace(config, data=pin_texts(config.data))
-    student = model_folder(locate(config.model)).resolve()
+    student = locate(config.model).resolve()
     config = replace(config, model=str(student), model_sha256=folder_sha256(student))
     if config.teacher is None:
         return config
-    teacher = model_folder(locate(config.teacher)).resolve()
+    teacher = locate(config.teacher).resolve()
     return replace(config, teacher=str(teacher), teacher_sha256=folder_sha256(teacher))
 
 
