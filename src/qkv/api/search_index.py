@@ -23,174 +23,47 @@ Shapes: N texts, P passages, D width, Q queries, R rows of a block.
 
 import json
 import os
-import re
 import warnings
-from array import array
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from importlib import import_module
-from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.api.embed_files import NpyWriter, embed_parts, is_table, open_rows
-from qkv.api.embedder import CHARACTERS_PER_CHUNK, TEXTS_PER_CHUNK, html_table, is_missing
-from qkv.api.model import HUB_CACHE, Model, load, load_for
-from qkv.api.predict import is_file, is_folder, is_frame, list_documents
-from qkv.api.table_files import json_value
-from qkv.data.batch import Watch, chunks
-from qkv.data.labelled.reader import Labelled
-from qkv.data.labelled.tables import column_key, find_given_column, find_usual_column
-from qkv.data.readers import STDIN, check_file, check_text_file, numbered_lines, read_stdin_lines, read_whole
-from qkv.data.windows import cut_windows
-from qkv.errors import InputError, did_you_mean, listed, reading
-from qkv.files import check_replaceable, read_object, replaced_folder, sha256_of, to_json, write_text
-from qkv.models.family import ENCODES, HAS_TASK
-from qkv.models.folders.hub import DEFAULT_MODEL, FOLDER, HUB
-from qkv.text.tokenizer import Encoded
+from qkv.api.embedder import html_table
+from qkv.api.index_texts import (
+    FORMAT,
+    GRAPH,
+    MANIFEST,
+    OFFSETS,
+    PASSAGES,
+    TEXTS,
+    VECTORS,
+    Built,
+    Files,
+    Record,
+    import_usearch,
+    write_index,
+)
+from qkv.api.model import Model, load, load_for
+from qkv.data.batch import Watch
+from qkv.data.labelled.tables import column_key
+from qkv.errors import InputError, did_you_mean, reading
+from qkv.files import read_object
+from qkv.models.family import HAS_TASK
+from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.unknown import UnknownCounter
 from qkv.train.run_folder import folder_sha256
 
-MANIFEST, VECTORS, PASSAGES = "index.json", "vectors.npy", "passages.npy"
-TEXTS, OFFSETS, GRAPH = "texts.jsonl", "offsets.npy", "graph.usearch"
-FORMAT = 1
-"""Version of the folder."""
-PASSAGE = 128
-"""Tokens of a passage. Longer ones mix subjects in one vector (docs/search.md has what was measured)."""
 CANDIDATES = 50
 """Texts that a reranker orders."""
 _BLOCK_BYTES = 1 << 22  # of vectors in float32: a block that fits the cache
 _SCORES = 1 << 23  # numbers of (R, Q) scores held at a time
-_LISTED = 5  # texts without a vector, of which the others are counted
 _FETCHED = 64  # least passages that a graph is asked for
-_LONGEST_WORD = 40  # characters by which an end of a passage moves to the end of a word
-_of_a_word = re.compile(r"[^\W\u2e80-\uffef]")  # 汉字 and kana are words of their own
-
-Source = Iterable[str | Path | Mapping[str, Any]]
-
-
-# --- Texts, with where they are from.
-
-
-@dataclass(frozen=True)
-class Record:
-    """A text of an index. `line` counts from 1; None for a document and for texts from Python."""
-
-    text: str
-    file: str = ""
-    line: int | None = None
-    columns: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}, line {self.line}" if self.line else self.file
-
-
-class Files:
-    """The texts of files: lines, rows of tables, and documents. Names and columns are checked at once."""
-
-    def __init__(self, given: Sequence[str | Path], column: str | None = None, document: bool = False) -> None:
-        """`column` is that of the texts in tables; with `document`, and for a folder, each file is one text."""
-        self.files: list[Path] = []
-        self.notes: list[str] = []
-        self._documents: set[Path] = set()
-        self._tables: dict[Path, Labelled] = {}
-        for name in map(str, given):
-            if name == STDIN or not is_folder(name):
-                self._add(name, column, document)
-                continue
-            found, others = list_documents(name)
-            self.files += found
-            self._documents |= set(found)
-            if others:
-                self.notes.append(
-                    f"{name}: files that do not end in .txt and are not read: {len(others):,} ({listed(others, 5)})"
-                )
-
-    def _add(self, name: str, column: str | None, document: bool) -> None:
-        path = Path(name) if name == STDIN else check_file(name)
-        self.files.append(path)
-        if document and name != STDIN:
-            self._documents.add(path)
-        elif name != STDIN and (column is not None or is_table(path) or ".json" in path.name.lower()):
-            source = self._tables[path] = open_rows(path, column)
-            if source.note:
-                self.notes.append(f"{path}: {source.note}")
-        elif name != STDIN:
-            check_text_file(path)
-
-    def __iter__(self) -> Iterator[Record]:
-        for file in self.files:
-            if str(file) == STDIN:
-                yield from (Record(line, "standard input", number) for number, line in read_stdin_lines())
-            elif file in self._documents:
-                yield Record(read_whole(file), str(file))
-            elif file in self._tables:
-                yield from _rows(self._tables[file])
-            else:
-                yield from (Record(line, str(file), number) for number, line in numbered_lines(file))
-
-
-def _rows(source: Labelled) -> Iterator[Record]:
-    for row in source.rows():
-        source.faults.clear()  # they would grow with the file
-        place, column = row.place, source.columns.get("text")
-        others = {name: value for name, value in (row.record or {}).items() if name != column}
-        text = row.examples[0].text if row.examples else ""
-        yield Record(text, place.file, place.number or place.line or None, others)
-
-
-def _from_python(given: Iterable[Any], column: str | None) -> Iterator[Record]:
-    """Texts, or mappings with a text and other columns."""
-    for number, item in enumerate(given, 1):
-        if isinstance(item, str):
-            yield Record(item)
-            continue
-        if not isinstance(item, Mapping):
-            raise InputError(f"Text {number} is of type {type(item).__name__}; a text is a string.")
-        names = [str(name) for name in item]
-        where = f"Text {number}"
-        if column is not None:
-            chosen: str | None = find_given_column("text", column, names, where)
-        else:
-            chosen = find_usual_column("text", names, where)
-        if chosen is None:
-            raise InputError(f"Text {number} has no column of a usual name, only {', '.join(names)}: name it (text=…).")
-        row = dict(zip(names, item.values(), strict=True))
-        value = row.pop(chosen)
-        if not isinstance(value, str) and not is_missing(value):
-            raise InputError(f"Text {number} is of type {type(value).__name__}; a text is a string.")
-        yield Record(value if isinstance(value, str) else "", columns=row)
-
-
-def _open_source(given: Any, column: str | None, document: bool) -> tuple[Iterable[Record], list[Path], list[str]]:
-    """The texts, the files they are in, and notes about those."""
-    if is_frame(given):
-        given = given.to_dict("records")
-    items = [given] if isinstance(given, str | Path | Mapping) else given
-    first: list[Any] = []
-    if not isinstance(items, Files):
-        items = iter(items)
-        first = list(islice(items, 20))
-        if any(isinstance(one, Path) for one in first):
-            items = Files([*first, *items], column, document)
-    if isinstance(items, Files):
-        return items, [file for file in items.files if str(file) != STDIN], items.notes
-    for text in first:
-        if isinstance(text, str) and Path(text).suffix and is_file(text):
-            raise InputError(f"{text} is a file: give pathlib.Path({text!r}) to index the texts in it.")
-
-    def every() -> Iterator[Any]:
-        yield from first
-        yield from items
-
-    return _from_python(every(), column), [], []
 
 
 # --- Hits.
@@ -235,181 +108,13 @@ def _columns_shown(columns: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in columns.items() if value not in (None, ""))
 
 
-# --- Building.
-
-
-@dataclass
-class Built:
-    """What was read for an index."""
-
-    n_texts: int = 0
-    n_left_out: int = 0  # without a token, or without a known word
-    left_out: list[str] = field(default_factory=list)  # the first of them
-    notes: list[str] = field(default_factory=list)
-
-
-def check_index_target(out: str | Path, overwrite: bool) -> None:
-    """Raise before the work if an index cannot be written there."""
-    check_replaceable(Path(out), _keeper(overwrite))
-
-
-def _keeper(overwrite: bool) -> Callable[[Path], str | None]:
-    def _reason_to_keep(folder: Path) -> str | None:
-        if not (folder / MANIFEST).is_file():
-            return "it is not a search index"
-        return None if overwrite else "it is a search index already, and --overwrite was not given"
-
-    return _reason_to_keep
-
-
-def _write_texts(folder: Path, records: Iterable[Record], model: Model, built: Built) -> None:
-    offsets = array("q", [0])
-    with (folder / TEXTS).open("wb") as file:
-        for number, one in enumerate(records, 1):
-            if (lack := model.lacks(one.text)) is not None:
-                built.n_left_out += 1
-                if len(built.left_out) < _LISTED:
-                    built.left_out.append(f"{one.place or f'Text {number}'} {lack}")
-                continue
-            content = {"text": one.text, "file": one.file, "line": one.line, "columns": json_value(one.columns)}
-            offsets.append(offsets[-1] + file.write(json.dumps(content, ensure_ascii=False).encode() + b"\n"))
-            built.n_texts += 1
-    np.save(folder / OFFSETS, np.asarray(offsets))
-
-
-def _read_texts(folder: Path) -> Iterator[tuple[int, str]]:
-    with (folder / TEXTS).open("rb") as file:
-        for number, line in enumerate(file):
-            yield number, json.loads(line)["text"]
-
-
-def cut_passages(text: str, encoded: Encoded, starts: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int]]:
-    """Characters of the windows of a text, from the first to the last, moved to the ends of words where they overlap.
-
-    No character of the text is outside all passages.
-    """
-    begins = [0, *(encoded.offsets[start][0] for start in starts[1:])]
-    stops = [*(encoded.offsets[end - 1][1] for end in ends[:-1]), len(text)]
-    for place in range(1, len(begins)):
-        last = min(stops[place - 1], begins[place] + _LONGEST_WORD)
-        begins[place] = _move(text, begins[place], last, 1)
-        stops[place - 1] = _move(text, stops[place - 1], max(begins[place], stops[place - 1] - _LONGEST_WORD), -1)
-    return list(zip(begins, stops, strict=True))
-
-
-def _move(text: str, place: int, last: int, step: int) -> int:
-    """The next place between words, up to `last`; the same place if there is none.
-
-    >>> _move("a wonderful day", 4, 12, 1), _move("a wonderful day", 4, 6, 1), _move("一个好日子", 2, 4, 1)
-    (11, 4, 2)
-    """
-    for one in range(place, last + step, step):
-        if not 0 < one < len(text) or not (_of_a_word.match(text[one - 1]) and _of_a_word.match(text[one])):
-            return one
-    return place
-
-
-class _Passages:
-    """Yields the passages of texts for their vectors, and writes where each is."""
-
-    def __init__(self, model: Model, size: int, writer: NpyWriter) -> None:
-        self._model, self._size, self._writer = model, size, writer
-        self._waiting: deque[int] = deque()  # texts of passages whose vectors are not there yet
-
-    def of(self, texts: Iterable[tuple[int, str]]) -> Iterator[str]:
-        for chunk in chunks(texts, TEXTS_PER_CHUNK, lambda one: len(one[1]), CHARACTERS_PER_CHUNK):
-            encoded = self._model.tokenizer.encode_batch([text for _, text in chunk], special=False)
-            pieces = cut_windows([len(one.ids) for one in encoded], self._size, self._size // 4)
-            edges = np.searchsorted(pieces.examples, np.arange(len(chunk) + 1)).tolist()
-            for (number, text), one, (first, last) in zip(chunk, encoded, pairwise(edges), strict=True):
-                spans = cut_passages(text, one, pieces.starts[first:last].tolist(), pieces.ends[first:last].tolist())
-                for start, end in spans:
-                    passage = text[start:end]
-                    if len(spans) > 1 and self._model.lacks(passage) is not None:
-                        continue  # of word vectors: none of its words has one
-                    self._writer.add_rows(np.array([[number, start, end]]))
-                    self._waiting.append(number)
-                    yield passage
-
-    def texts_done(self, passages: int) -> int:
-        """The number of the last text of which these passages are the next."""
-        return [self._waiting.popleft() for _ in range(passages)][-1]
-
-
-def _write_vectors(
-    folder: Path,
-    model: Model,
-    pooling: str,
-    size: int,
-    progress: Callable[[int], None] | None,
-    unknown: UnknownCounter | None,
-    watch: Watch | None,
-) -> int:
-    """Write the passages and their vectors; return the number of passages."""
-    n_passages = done = 0
-    with (folder / VECTORS).open("wb") as vectors, (folder / PASSAGES).open("wb") as places:
-        rows, spans = NpyWriter(vectors, model.config.width, "<f2"), NpyWriter(places, 3, "<i8")
-        passages = _Passages(model, size, spans)
-        for _, part in embed_parts(model, passages.of(_read_texts(folder)), pooling, True, None, unknown, watch):
-            rows.add_rows(part.vectors)
-            n_passages += len(part)
-            last = passages.texts_done(len(part)) + 1
-            if progress is not None:
-                progress(last - done)
-            done = last
-        rows.finish()
-        spans.finish()
-    return n_passages
-
-
-def _name_to_reopen(path: Path) -> str:
-    """What finds a model again: the name of a shipped one, hf:owner/name, or the absolute path."""
-    path = path.resolve()
-    if path.parent == FOLDER:
-        return path.name
-    if cached := HUB_CACHE.fullmatch("/".join(path.parts[-3:])):
-        return HUB + cached["name"].replace("--", "/")
-    return str(path)
-
-
-def _choose_passage(model: Model, passage: int | None) -> int:
-    most = model.opened.ability(ENCODES).sizes.max_length - 2
-    if passage is None:
-        return min(PASSAGE, most)
-    if not 4 <= passage <= most:
-        raise InputError(f"A passage of {passage} tokens is not possible: {model.name} reads 4 … {most} at once.")
-    return passage
-
-
-# --- The approximate index.
-
-
-def _import_usearch(advice: str) -> Any:
-    try:
-        return import_module("usearch.index")
-    except ImportError:
-        raise InputError(f"An approximate index needs usearch: pip install 'qkv[ann]'. {advice}") from None
-
-
-def _write_graph(folder: Path, width: int) -> dict[str, Any]:
-    library = _import_usearch("Without it leave --approximate out: exact search needs no library.")
-    how = {"connectivity": 16, "expansion_add": 128, "expansion_search": 64}
-    graph = library.Index(ndim=width, metric="ip", dtype="f16", **how)
-    vectors = np.load(folder / VECTORS, mmap_mode="r")
-    for start in range(0, len(vectors), 1 << 16):
-        block = vectors[start : start + (1 << 16)]
-        graph.add(np.arange(start, start + len(block), dtype=np.uint64), np.asarray(block))
-    graph.save(str(folder / GRAPH))
-    return {"library": "usearch", "version": str(import_module("usearch").__version__), **how}
-
-
 # --- Searching.
 
 
 class _Reranker:
     """A model that was fine-tuned on text pairs: a query and a text."""
 
-    usual = set(
+    usual: ClassVar[frozenset[str]] = frozenset(
         "1 true yes y relevant match matched duplicate same similar paraphrase equivalent entailment entails positive "
         "label1 是 相关 相似 匹配 相同 同义 蕴含 正例".split()
     )
@@ -468,7 +173,7 @@ class SearchIndex:
     @classmethod
     def build(
         cls,
-        source: "str | Path | Mapping[str, Any] | Source | Files",
+        source: "str | Path | Mapping[str, Any] | Iterable[str | Path | Mapping[str, Any]] | Files",
         out: str | Path,
         model: "str | Path | Model" = DEFAULT_MODEL,
         *,
@@ -495,32 +200,21 @@ class SearchIndex:
 
         `progress` is called with the number of texts that were embedded since the last call, and that of all.
         """
-        check_index_target(out, overwrite)
-        if approximate:
-            _import_usearch("Without it leave --approximate out: exact search needs no library.")
-        records, files, notes = _open_source(source, text, document)
         loaded = model if isinstance(model, Model) else load(model, device, threads)
-        size, pool = _choose_passage(loaded, passage), pooling or loaded.opened.sentence.pooling
-        loaded.embed([], pooling=pool)  # an unknown pooling, or one that is not ours, is an error now
-        built = Built(notes=notes)
-        with replaced_folder(Path(out), _keeper(overwrite)) as fresh:
-            _write_texts(fresh, records, loaded, built)
-            if not built.n_texts:
-                raise InputError(_describe_nothing(built))
-            advance = None if progress is None else (lambda done: progress(done, built.n_texts))
-            n_passages = _write_vectors(fresh, loaded, pool or "mean", size, advance, unknown, watch)
-            width = loaded.config.width
-            graph = _write_graph(fresh, width) if approximate else None
-            path = loaded.opened.path
-            facts = {
-                "format": FORMAT, "n_texts": built.n_texts, "n_passages": n_passages, "n_left_out": built.n_left_out,
-                "width": width, "dtype": "float16", "passage_tokens": size,
-                "model": {"name": _name_to_reopen(path), "sha256": folder_sha256(path), "pooling": pool or "mean"},
-                "approximate": graph,
-                "sources": [{"file": str(one), "size": one.stat().st_size, "sha256": sha256_of(one)} for one in files],
-                "files": {one.name: one.stat().st_size for one in sorted(fresh.iterdir())},
-            }  # fmt: skip
-            write_text(fresh / MANIFEST, to_json(facts))
+        built = write_index(
+            source,
+            Path(out),
+            loaded,
+            text=text,
+            document=document,
+            passage=passage,
+            pooling=pooling,
+            approximate=approximate,
+            overwrite=overwrite,
+            progress=progress,
+            unknown=unknown,
+            watch=watch,
+        )
         index = cls.open(out, loaded)
         index.built = built
         return index
@@ -588,13 +282,33 @@ class SearchIndex:
         return loaded
 
     @overload
-    def search(self, query: str, k: int = 10, **how: Any) -> Hits: ...
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        rerank: "str | Path | Model | None" = None,
+        candidates: int = CANDIDATES,
+        relevant: str | None = None,
+        exact: bool = False,
+        passages: bool = False,
+    ) -> Hits: ...
     @overload
-    def search(self, query: Iterable[str], k: int = 10, **how: Any) -> list[Hits]: ...
+    def search(
+        self,
+        query: list[str] | tuple[str, ...],
+        k: int = 10,
+        *,
+        rerank: "str | Path | Model | None" = None,
+        candidates: int = CANDIDATES,
+        relevant: str | None = None,
+        exact: bool = False,
+        passages: bool = False,
+    ) -> list[Hits]: ...
 
     def search(
         self,
-        query: str | Iterable[str],
+        query: str | list[str] | tuple[str, ...],
         k: int = 10,
         *,
         rerank: "str | Path | Model | None" = None,
@@ -697,7 +411,7 @@ class SearchIndex:
         if self.facts["approximate"] is None:
             return None
         try:
-            library = _import_usearch(f"{self.folder} is searched exactly, which takes longer.")
+            library = import_usearch(f"{self.folder} is searched exactly, which takes longer.")
         except InputError as error:
             warnings.warn(str(error), stacklevel=2)
             return None
@@ -742,12 +456,6 @@ def _reranked(hits: Hits, ranker: _Reranker) -> list[Hit]:
     return sorted(found, key=lambda one: (-one.score, -one.similarity))
 
 
-def _describe_nothing(built: Built) -> str:
-    if not built.n_left_out:
-        return "There is no text to index: the input is empty."
-    return f"There is no text to index: {built.left_out[0]}, and so are all {built.n_left_out:,} of the input."
-
-
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Check the files of an index against its index.json."""
     advice = "qkv search index FILES --out INDEX builds one."
@@ -762,8 +470,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     facts = read_object(folder / MANIFEST)
     if facts.get("format") != FORMAT:
         raise InputError(
-            f"{folder / MANIFEST} has the format {facts.get('format')!r}; this version of qkv reads {FORMAT}. Build the "
-            "index again."
+            f"{folder / MANIFEST} has the format {facts.get('format')!r}; this version of qkv reads {FORMAT}. Build "
+            "the index again."
         )
     missing = [one for one in ("model", "files", "width", "n_texts", "n_passages", "approximate") if one not in facts]
     if missing:

@@ -13,12 +13,13 @@ import typer
 
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean, reading
+from qkv.files import read_object
 from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.messages import write
 
 
 def describe_data(folder: Path) -> dict[str, Any] | None:
-    """Describe a folder of a tokenizer or of shards; None for any other folder."""
+    """Describe a folder of a tokenizer, of shards or of a search index; None for any other folder."""
     from qkv.data.corpus.shards import MANIFEST, STATE, Shards
     from qkv.text.tokenizer import FILES, Tokenizer
 
@@ -38,6 +39,10 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
             "sources": [source["name"] for source in corpus["sources"]],
             "vocabulary": _vocabulary(train.tokenizer()),
         }
+    if (folder / "index.json").is_file():
+        index = read_object(folder / "index.json")
+        known = ("n_texts", "n_passages", "width", "dtype", "model", "sources")
+        return {"path": str(folder), "holds": "index", **{name: index.get(name) for name in known}}
     # a folder with weights is a model without its config.json
     held = {entry.name for entry in folder.iterdir()}
     if held & {"tokenizer.json", "vocab.txt"} and held <= set(FILES):
@@ -49,6 +54,15 @@ def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Format the facts of `describe_data` as table rows, with the verbs that use such a folder."""
     from qkv.text.tokenizer import vocabulary_line
 
+    if facts["holds"] == "index":
+        return [
+            ("folder", facts["path"]),
+            ("holds", "a search index"),
+            ("texts", f"{facts['n_texts']:,} in {facts['n_passages']:,} passages"),
+            ("width", f"{facts['width']}"),
+            ("model", facts["model"]["name"]),
+            ("for", f"qkv search {facts['path']} TEXT"),
+        ]
     vocabulary, path = facts["vocabulary"], facts["path"]
     shown = ("vocabulary", vocabulary_line(vocabulary))
     if facts["holds"] == "tokenizer":
@@ -84,7 +98,7 @@ def info(
 ) -> None:
     """Describe a model folder: architecture, size, vocabulary, labels, licence. Weights are not read.
 
-    For tokenizers and shards it prints their sizes and the verbs that use them.
+    For tokenizers, shards and search indexes it prints their sizes and the verbs that use them.
 
     \b
     qkv info

@@ -1,6 +1,7 @@
 """`qkv search index` and `qkv search`: index texts by their vectors, and find those nearest to a question."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,7 @@ from qkv.cli.options import (
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import translate, write
+from qkv.text.messages import translate
 
 if TYPE_CHECKING:
     from qkv.api.search_index import Hit, Hits, SearchIndex
@@ -37,7 +38,7 @@ def build_index(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Files, folders of documents, or - for standard input.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="INDEX", help="Folder to write.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="INDEX", help="Folder to write.")] = None,
     model: ModelOption = DEFAULT_MODEL,
     text: TextColumn = None,
     document: Annotated[
@@ -47,7 +48,8 @@ def build_index(
         int | None, typer.Option("--passage", metavar="N", help="Most tokens of a passage (default 128).")
     ] = None,
     pooling: Annotated[
-        str | None, typer.Option("--pooling", metavar="mean|cls", help="Default: what the model folder says, else mean.")
+        str | None,
+        typer.Option("--pooling", metavar="mean|cls", help="Default: what the model folder says, else mean."),
     ] = None,
     approximate: Annotated[
         bool, typer.Option("--approximate", help="Add a graph for approximate search in millions of texts.")
@@ -61,10 +63,10 @@ def build_index(
     """Index texts for qkv search: a folder with their vectors, the texts, and where they are from.
 
     \b
-    qkv search index notes.txt 新闻.txt.xz --out index
-    qkv search index reviews.csv --text Review --out index
-    qkv search index documents/ --out index
-    qkv search index texts.jsonl --out index --model FOLDER --approximate
+    qkv search index notes.txt 新闻.txt.xz --out notes
+    qkv search index reviews.csv --text Review --out reviews
+    qkv search index documents/ --out documents.index
+    qkv search index texts.jsonl --out texts --model FOLDER --approximate
 
     A file has one text per line (.txt, also .gz and .xz), or is csv, tsv, jsonl, parquet or xlsx; other columns are
     kept and shown. Of a folder each .txt file is one text. A text above --passage tokens is cut into passages that
@@ -72,10 +74,14 @@ def build_index(
 
     --json prints one document: out, n_texts, n_passages, n_left_out, width, model.
     """
-    from qkv.cli.terminal import print_json, progress, say, say_encodings, say_windows, warn_unknown
+    if out is None:
+        here = " The folder ./index is searched with: qkv search ./index TEXT." if Path("index").is_dir() else ""
+        raise InputError(f"Give a folder for the index: --out INDEX.{here}")
+    from qkv.cli.terminal import print_json, say, say_encodings, say_windows, warn_unknown
 
     with quick_start():
-        from qkv.api.search_index import Files, SearchIndex, check_index_target
+        from qkv.api.index_texts import Files, check_index_target
+        from qkv.api.search_index import SearchIndex
         from qkv.text.unknown import UnknownCounter
 
     check_index_target(out, overwrite)
@@ -85,7 +91,7 @@ def build_index(
     say_encodings(source.files)
     loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
     unknown = UnknownCounter(loaded.tokenizer)
-    with progress("texts", None) as advance:
+    with ExitStack() as stack:
         index = SearchIndex.build(
             source,
             out,
@@ -94,7 +100,7 @@ def build_index(
             pooling=pooling,
             approximate=approximate,
             overwrite=overwrite,
-            progress=lambda done, total: advance(done),
+            progress=_show_progress(stack),
             unknown=unknown,
             watch=say_windows(),
         )
@@ -105,10 +111,24 @@ def build_index(
         print_json({"out": str(out), **shown, "model": facts["model"]["name"]})
     else:
         say(f"{out}: {facts['n_texts']:,} texts, {facts['n_passages']:,} vectors of {facts['width']} numbers")
-        say(f'Now ask: qkv search {out} "a question"')
+        say(f'Now ask: qkv search {"./index" if str(out) == "index" else out} "a question"')
     if built.n_left_out:
         say(f"note: texts without a vector, which are left out: {built.n_left_out:,} ({'; '.join(built.left_out)})")
     warn_unknown(unknown.facts())
+
+
+def _show_progress(stack: ExitStack) -> Callable[[int, int], None]:
+    """Progress whose total is known when the texts have been read."""
+    from qkv.cli.terminal import Advance, progress
+
+    shown: list[Advance] = []
+
+    def advance(done: int, total: int) -> None:
+        if not shown:
+            shown.append(stack.enter_context(progress("texts", total)))
+        shown[0](done)
+
+    return advance
 
 
 _builder = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -193,7 +213,8 @@ def search_texts(
     if out is not None and suffix is not None:
         check_table_library(out, suffix)
     with quick_start():
-        from qkv.api.search_index import Files, Record, SearchIndex
+        from qkv.api.index_texts import Files, Record
+        from qkv.api.search_index import SearchIndex
 
         index = SearchIndex.open(folder, model, device=choose_device(device), threads=threads)
     given: Iterable[Record]
@@ -207,7 +228,9 @@ def search_texts(
         from qkv.cli.terminal import say
 
         say(f"note: -k is {k:,}, and the index has {len(index):,} texts: all are shown.")
-    asked = _Asked(index, given, lenient=file is not None or queries == ["-"], search=lambda some: index.search(some, k, **how))
+    asked = _Asked(
+        index, given, lenient=file is not None or queries == ["-"], search=lambda some: index.search(some, k, **how)
+    )
     if out is not None and suffix is not None:
         _write_hits(asked, out, suffix, as_json)
     else:
@@ -232,7 +255,7 @@ class _Asked:
         index: "SearchIndex",
         given: "Iterable[Any]",
         lenient: bool,
-        search: "Callable[[Sequence[str]], list[Hits]]",
+        search: "Callable[[list[str]], list[Hits]]",
     ) -> None:
         from qkv.text.unknown import UnknownCounter
 
