@@ -223,6 +223,8 @@ def cut_passages(text: str, encoded: Encoded, starts: Sequence[int], ends: Seque
     for place in range(1, len(begins)):
         last = min(stops[place - 1], begins[place] + _LONGEST_WORD)
         begins[place] = _move(text, begins[place], last, 1)
+        while begins[place] < last and text[begins[place]].isspace():
+            begins[place] += 1
         stops[place - 1] = _move(text, stops[place - 1], max(begins[place], stops[place - 1] - _LONGEST_WORD), -1)
     return list(zip(begins, stops, strict=True))
 

@@ -458,7 +458,7 @@ def _reranked(hits: Hits, ranker: _Reranker) -> list[Hit]:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Check the files of an index against its index.json."""
-    advice = "qkv search index FILES --out INDEX builds one."
+    advice = "Build one with: qkv search index FILES --out INDEX."
     with reading(folder):
         if not folder.is_dir():
             near = [one.name for one in folder.parent.iterdir() if one.is_dir()] if folder.parent.is_dir() else []

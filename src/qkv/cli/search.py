@@ -28,6 +28,7 @@ from qkv.text.messages import translate
 if TYPE_CHECKING:
     from qkv.api.search_index import Hit, Hits, SearchIndex
 
+_HITS = 10
 _SHOWN = 400
 """Characters of a hit on a terminal."""
 _QUERIES = 256
@@ -153,7 +154,7 @@ def search_texts(
     queries: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT...", help="Questions; - reads them from standard input.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of hits.")] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of hits.")] = _HITS,
     rerank: Annotated[
         str | None,
         typer.Option("--rerank", metavar="RUN", help="Model fine-tuned on text pairs, which orders the best hits."),
@@ -224,10 +225,6 @@ def search_texts(
         given = [Record(one) for one in queries or ()]
     how = {"rerank": _load_reranker(rerank, index, device, threads), "candidates": candidates, "relevant": relevant}
     how |= {"exact": exact, "passages": passages}
-    if k > len(index):
-        from qkv.cli.terminal import say
-
-        say(f"note: -k is {k:,}, and the index has {len(index):,} texts: all are shown.")
     asked = _Asked(
         index, given, lenient=file is not None or queries == ["-"], search=lambda some: index.search(some, k, **how)
     )
@@ -236,6 +233,10 @@ def search_texts(
     else:
         for number, (_, hits) in enumerate(asked):
             _show(hits, number, as_json)
+    if k > len(index) and k != _HITS:
+        from qkv.cli.terminal import say
+
+        say(f"note: -k is {k:,}, and the index has {len(index):,} texts: all are shown.")
     asked.report()
 
 
