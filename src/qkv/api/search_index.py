@@ -346,7 +346,13 @@ class SearchIndex:
         if not queries:
             return []
         pooling = self.facts["model"]["pooling"]
-        vectors = self.model.embed(queries, pooling=pooling, normalize=True).vectors  # (Q, D)
+        return self.nearest(self.model.embed(queries, pooling=pooling, normalize=True).vectors, k, exact, passages)
+
+    def nearest(
+        self, vectors: NDArray[np.float32], k: int = 10, exact: bool = False, passages: bool = False
+    ) -> list[list[tuple[float, int]]]:
+        """For vectors (Q, D) of unit length: the similarities of the k nearest passages, and their rows in
+        vectors.npy; without `passages` the nearest one of a text alone."""
         by_text = not passages and len(self._vectors) > len(self)
         graph = None if exact else self._graph
         if graph is not None:
