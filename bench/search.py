@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from qkv.api.index_texts import FORMAT, MANIFEST, OFFSETS, PASSAGES, TEXTS, VECTORS
+from qkv.api.index_texts import FORMAT, INDEX_FILE, OFFSET_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE
 from qkv.api.search_index import SearchIndex
 
 K = 10
@@ -44,15 +44,15 @@ def draw_unit(count: int, width: int, seed: int) -> Vectors:
 def make_index(folder: Path, vectors: Vectors) -> SearchIndex:
     """An index of these vectors, without texts worth reading."""
     number = np.arange(len(vectors))
-    np.save(folder / VECTORS, vectors.astype(np.float16))
-    np.save(folder / PASSAGES, np.stack([number, 0 * number, 0 * number + 1], axis=1))
+    np.save(folder / VECTOR_FILE, vectors.astype(np.float16))
+    np.save(folder / PASSAGE_FILE, np.stack([number, 0 * number, 0 * number + 1], axis=1))
     line = b'{"text": "x"}\n'
-    (folder / TEXTS).write_bytes(line * len(vectors))
-    np.save(folder / OFFSETS, np.arange(len(vectors) + 1) * len(line))
+    (folder / TEXT_FILE).write_bytes(line * len(vectors))
+    np.save(folder / OFFSET_FILE, np.arange(len(vectors) + 1) * len(line))
     facts: dict[str, Any] = {"format": FORMAT, "n_texts": len(vectors), "n_passages": len(vectors)}
     facts |= {"width": vectors.shape[1], "approximate": None, "model": {"name": "none"}}
     facts["files"] = {one.name: one.stat().st_size for one in folder.iterdir()}
-    (folder / MANIFEST).write_text(json.dumps(facts), encoding="utf-8")
+    (folder / INDEX_FILE).write_text(json.dumps(facts), encoding="utf-8")
     return SearchIndex.open(folder)
 
 
@@ -91,17 +91,21 @@ def contenders(folder: Path, vectors: Vectors, graph: bool) -> dict[str, Search]
     return found
 
 
-def compare(vectors: Vectors, queries: int, rounds: int, graph: bool) -> list[dict[str, Any]]:
-    asked = draw_unit(queries, vectors.shape[1], 1)
+def compare(vectors: Vectors, several: list[int], rounds: int, graph: bool) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         runners = contenders(Path(folder), vectors, graph)
-        answers = {name: run(asked) for name, run in runners.items()}  # also the warm-up
-        seconds: dict[str, list[float]] = {name: [] for name in runners}
-        for _ in range(rounds):
-            for name, run in runners.items():
-                begin = time.perf_counter()
-                run(asked)
-                seconds[name].append(time.perf_counter() - begin)
+        return [one for queries in several for one in take_turns(runners, vectors, queries, rounds)]
+
+
+def take_turns(runners: dict[str, Search], vectors: Vectors, queries: int, rounds: int) -> list[dict[str, Any]]:
+    asked = draw_unit(queries, vectors.shape[1], 1)
+    answers = {name: run(asked) for name, run in runners.items()}  # also the warm-up
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(rounds):
+        for name, run in runners.items():
+            begin = time.perf_counter()
+            run(asked)
+            seconds[name].append(time.perf_counter() - begin)
     wanted = answers["numpy"]
     return [
         {
@@ -130,8 +134,7 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     for count in options.vectors:
         vectors = draw_unit(count, options.width, 0)
-        for queries in options.queries:
-            found += compare(vectors, queries, options.rounds, count <= options.graph)
+        found += compare(vectors, options.queries, options.rounds, count <= options.graph)
     table = Table(title=f"{K} nearest of vectors of {options.width} numbers, {options.threads} threads")
     for heading in ("vectors", "queries", "", "ms", "× numpy", "recall"):
         table.add_column(heading, justify="right" if heading else "left")

@@ -24,8 +24,8 @@ from qkv.api.model import HUB_CACHE, Model
 from qkv.api.predict import is_file, is_folder, is_frame, list_documents
 from qkv.api.table_files import json_value
 from qkv.data.batch import Watch, chunks
-from qkv.data.labelled.reader import Labelled
-from qkv.data.labelled.tables import find_given_column, find_usual_column
+from qkv.data.labelled.opened import Wanted
+from qkv.data.labelled.reader import Labelled, labelling_for
 from qkv.data.readers import STDIN, check_file, check_text_file, numbered_lines, read_stdin_lines, read_whole
 from qkv.data.windows import cut_windows
 from qkv.errors import InputError, listed
@@ -36,8 +36,8 @@ from qkv.text.tokenizer import Encoded
 from qkv.text.unknown import UnknownCounter
 from qkv.train.run_folder import folder_sha256
 
-MANIFEST, VECTORS, PASSAGES = "index.json", "vectors.npy", "passages.npy"
-TEXTS, OFFSETS, GRAPH = "texts.jsonl", "offsets.npy", "graph.usearch"
+INDEX_FILE, VECTOR_FILE, PASSAGE_FILE = "index.json", "vectors.npy", "passages.npy"
+TEXT_FILE, OFFSET_FILE, GRAPH_FILE = "texts.jsonl", "offsets.npy", "graph.usearch"
 FORMAT = 1
 """Version of the folder."""
 PASSAGE = 128
@@ -120,25 +120,25 @@ def _rows(source: Labelled) -> Iterator[Record]:
 
 def _from_python(given: Iterable[Any], column: str | None) -> Iterator[Record]:
     """Texts, or mappings with a text and other columns."""
+    found: dict[tuple[str, ...], str] = {}  # the column of the text, by the names of a mapping
     for number, item in enumerate(given, 1):
         if isinstance(item, str):
             yield Record(item)
             continue
-        if not isinstance(item, Mapping):
-            raise InputError(f"Text {number} is of type {type(item).__name__}; a text is a string.")
-        names = [str(name) for name in item]
-        where = f"Text {number}"
-        if column is not None:
-            chosen: str | None = find_given_column("text", column, names, where)
-        else:
-            chosen = find_usual_column("text", names, where)
-        if chosen is None:
-            raise InputError(f"Text {number} has no column of a usual name, only {', '.join(names)}: name it (text=…).")
-        row = dict(zip(names, item.values(), strict=True))
-        value = row.pop(chosen)
-        if not isinstance(value, str) and not is_missing(value):
-            raise InputError(f"Text {number} is of type {type(value).__name__}; a text is a string.")
-        yield Record(value if isinstance(value, str) else "", columns=row)
+        row = {str(name): value for name, value in item.items()} if isinstance(item, Mapping) else {"text": item}
+        names = tuple(row)
+        if names not in found:
+            found[names] = _text_column(names, column)
+        text = row.pop(found[names])
+        if not isinstance(text, str) and not is_missing(text):
+            raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
+        yield Record(text if isinstance(text, str) else "", columns=row)
+
+
+def _text_column(names: Sequence[str], column: str | None) -> str:
+    labelling, given = labelling_for("classify"), {} if column is None else {"text": column}
+    wanted = Wanted(Path("the texts"), labelling, given, needs_labels=False)
+    return labelling.columns(wanted, names, "the texts")["text"]
 
 
 def _open_source(given: Any, column: str | None, document: bool) -> tuple[Iterable[Record], list[Path], list[str]]:
@@ -169,7 +169,7 @@ def _open_source(given: Any, column: str | None, document: bool) -> tuple[Iterab
 
 
 @dataclass
-class Built:
+class BuiltIndex:
     """What was read for an index."""
 
     n_texts: int = 0
@@ -185,16 +185,16 @@ def check_index_target(out: str | Path, overwrite: bool) -> None:
 
 def _keeper(overwrite: bool) -> Callable[[Path], str | None]:
     def _reason_to_keep(folder: Path) -> str | None:
-        if not (folder / MANIFEST).is_file():
+        if not (folder / INDEX_FILE).is_file():
             return "it is not a search index"
         return None if overwrite else "it is a search index already, and --overwrite was not given"
 
     return _reason_to_keep
 
 
-def _write_texts(folder: Path, records: Iterable[Record], model: Model, built: Built) -> None:
+def _write_texts(folder: Path, records: Iterable[Record], model: Model, built: BuiltIndex) -> None:
     offsets = array("q", [0])
-    with (folder / TEXTS).open("wb") as file:
+    with (folder / TEXT_FILE).open("wb") as file:
         for number, one in enumerate(records, 1):
             if (lack := model.lacks(one.text)) is not None:
                 built.n_left_out += 1
@@ -204,11 +204,11 @@ def _write_texts(folder: Path, records: Iterable[Record], model: Model, built: B
             content = {"text": one.text, "file": one.file, "line": one.line, "columns": json_value(one.columns)}
             offsets.append(offsets[-1] + file.write(json.dumps(content, ensure_ascii=False).encode() + b"\n"))
             built.n_texts += 1
-    np.save(folder / OFFSETS, np.asarray(offsets))
+    np.save(folder / OFFSET_FILE, np.asarray(offsets))
 
 
 def _read_texts(folder: Path) -> Iterator[tuple[int, str]]:
-    with (folder / TEXTS).open("rb") as file:
+    with (folder / TEXT_FILE).open("rb") as file:
         for number, line in enumerate(file):
             yield number, json.loads(line)["text"]
 
@@ -281,7 +281,7 @@ def _write_vectors(
     n_passages = done = 0
     if progress is not None:
         progress(0)
-    with (folder / VECTORS).open("wb") as vectors, (folder / PASSAGES).open("wb") as places:
+    with (folder / VECTOR_FILE).open("wb") as vectors, (folder / PASSAGE_FILE).open("wb") as places:
         rows, spans = NpyWriter(vectors, model.config.width, "<f2"), NpyWriter(places, 3, "<i8")
         passages = _Passages(model, size, spans)
         for _, part in embed_parts(model, passages.of(_read_texts(folder)), pooling, True, None, unknown, watch):
@@ -315,7 +315,7 @@ def _choose_passage(model: Model, passage: int | None) -> int:
     return passage
 
 
-def _describe_nothing(built: Built) -> str:
+def _describe_nothing(built: BuiltIndex) -> str:
     if not built.n_left_out:
         return "There is no text to index: the input is empty."
     return f"There is no text to index: {built.left_out[0]}, and so are all {built.n_left_out:,} of the input."
@@ -337,11 +337,11 @@ def _write_graph(folder: Path, width: int) -> dict[str, Any]:
     library = import_usearch(_WITHOUT)
     how = {"connectivity": 16, "expansion_add": 128, "expansion_search": 64}
     graph = library.Index(ndim=width, metric="ip", dtype="f16", **how)
-    vectors = np.load(folder / VECTORS, mmap_mode="r")
+    vectors = np.load(folder / VECTOR_FILE, mmap_mode="r")
     for start in range(0, len(vectors), 1 << 16):
         block = vectors[start : start + (1 << 16)]
         graph.add(np.arange(start, start + len(block), dtype=np.uint64), np.asarray(block))
-    graph.save(str(folder / GRAPH))
+    graph.save(str(folder / GRAPH_FILE))
     return {"library": "usearch", "version": str(import_module("usearch").__version__), **how}
 
 
@@ -362,7 +362,7 @@ def write_index(
     progress: Callable[[int, int], None] | None = None,
     unknown: UnknownCounter | None = None,
     watch: Watch | None = None,
-) -> Built:
+) -> BuiltIndex:
     """See `SearchIndex.build`."""
     check_index_target(out, overwrite)
     if approximate:
@@ -370,7 +370,7 @@ def write_index(
     records, files, notes = _open_source(source, text, document)
     size, pool = _choose_passage(model, passage), pooling or model.opened.sentence.pooling
     model.embed([], pooling=pool)  # an unknown pooling, or one that is not ours, is an error now
-    built = Built(notes=notes)
+    built = BuiltIndex(notes=notes)
     with replaced_folder(out, _keeper(overwrite)) as fresh:
         _write_texts(fresh, records, model, built)
         if not built.n_texts:
@@ -387,5 +387,5 @@ def write_index(
             "sources": [{"file": str(one), "size": one.stat().st_size, "sha256": sha256_of(one)} for one in files],
             "files": {one.name: one.stat().st_size for one in sorted(fresh.iterdir())},
         }  # fmt: skip
-        write_text(fresh / MANIFEST, to_json(facts))
+        write_text(fresh / INDEX_FILE, to_json(facts))
     return built

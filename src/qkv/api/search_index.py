@@ -37,13 +37,13 @@ from numpy.typing import NDArray
 from qkv.api.embedder import html_table
 from qkv.api.index_texts import (
     FORMAT,
-    GRAPH,
-    MANIFEST,
-    OFFSETS,
-    PASSAGES,
-    TEXTS,
-    VECTORS,
-    Built,
+    GRAPH_FILE,
+    INDEX_FILE,
+    OFFSET_FILE,
+    PASSAGE_FILE,
+    TEXT_FILE,
+    VECTOR_FILE,
+    BuiltIndex,
     Files,
     Record,
     import_usearch,
@@ -163,12 +163,12 @@ class SearchIndex:
     def __init__(self, folder: Path, facts: Mapping[str, Any], model: "str | Path | Model | None", **how: Any) -> None:
         """See `open`."""
         self.folder, self.facts = folder, facts
-        self.built: Built | None = None  # of an index that was built just now
+        self.built: BuiltIndex | None = None  # of an index that was built just now
         self._given, self._how = model, how
         # "c": pages are shared and the file is not changed; torch wants arrays that could be written
-        self._vectors: NDArray[np.float16] = np.load(folder / VECTORS, mmap_mode="c")  # (P, D)
-        self._passages: NDArray[np.int64] = np.load(folder / PASSAGES, mmap_mode="r")  # (P, 3)
-        self._offsets: NDArray[np.int64] = np.load(folder / OFFSETS, mmap_mode="r")  # (N + 1,)
+        self._vectors: NDArray[np.float16] = np.load(folder / VECTOR_FILE, mmap_mode="c")  # (P, D)
+        self._passages: NDArray[np.int64] = np.load(folder / PASSAGE_FILE, mmap_mode="r")  # (P, 3)
+        self._offsets: NDArray[np.int64] = np.load(folder / OFFSET_FILE, mmap_mode="r")  # (N + 1,)
 
     @classmethod
     def build(
@@ -248,13 +248,15 @@ class SearchIndex:
             raise IndexError(f"text {number} of an index of {len(self)}")
         number %= len(self)
         start, end = (int(self._offsets[one]) for one in (number, number + 1))
-        with reading(self.folder / TEXTS), (self.folder / TEXTS).open("rb") as file:
+        with reading(self.folder / TEXT_FILE), (self.folder / TEXT_FILE).open("rb") as file:
             file.seek(start)
             line = file.read(end - start)
         try:
             return Record(**json.loads(line))
         except (ValueError, TypeError):
-            raise InputError(f"{self.folder / TEXTS}, line {number + 1} is damaged: build the index again.") from None
+            raise InputError(
+                f"{self.folder / TEXT_FILE}, line {number + 1} is damaged: build the index again."
+            ) from None
 
     @cached_property
     def model(self) -> Model:
@@ -421,7 +423,7 @@ class SearchIndex:
         except InputError as error:
             warnings.warn(str(error), stacklevel=2)
             return None
-        return library.Index.restore(str(self.folder / GRAPH), view=True)
+        return library.Index.restore(str(self.folder / GRAPH_FILE), view=True)
 
     def _by_graph(self, graph: Any, query: NDArray[np.float32], k: int, by_text: bool) -> _Found:
         """Approximate search; similarities are exact."""
@@ -469,24 +471,24 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if not folder.is_dir():
             near = [one.name for one in folder.parent.iterdir() if one.is_dir()] if folder.parent.is_dir() else []
             raise InputError(f"There is no index {folder}.{did_you_mean(folder.name, near)} {advice}")
-        if not (folder / MANIFEST).is_file():
-            if (folder / VECTORS).is_file():
-                raise InputError(f"{folder} is not whole: {MANIFEST}, which is written last, is missing. {advice}")
-            raise InputError(f"{folder} is not a search index: it has no {MANIFEST}. {advice}")
-    facts = read_object(folder / MANIFEST)
+        if not (folder / INDEX_FILE).is_file():
+            if (folder / VECTOR_FILE).is_file():
+                raise InputError(f"{folder} is not whole: {INDEX_FILE}, which is written last, is missing. {advice}")
+            raise InputError(f"{folder} is not a search index: it has no {INDEX_FILE}. {advice}")
+    facts = read_object(folder / INDEX_FILE)
     if facts.get("format") != FORMAT:
         raise InputError(
-            f"{folder / MANIFEST} has the format {facts.get('format')!r}; this version of qkv reads {FORMAT}. Build "
+            f"{folder / INDEX_FILE} has the format {facts.get('format')!r}; this version of qkv reads {FORMAT}. Build "
             "the index again."
         )
     missing = [one for one in ("model", "files", "width", "n_texts", "n_passages", "approximate") if one not in facts]
     if missing:
-        raise InputError(f"{folder / MANIFEST} is damaged: it has no {missing[0]}. Build the index again.")
+        raise InputError(f"{folder / INDEX_FILE} is damaged: it has no {missing[0]}. Build the index again.")
     for name, size in facts["files"].items():
         with reading(folder / name):
             found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:
-            had = "is missing" if found is None else f"has {found:,} bytes"
+            had = "is not there" if found is None else f"has {found:,} bytes"
             raise InputError(
                 f"{folder} is not whole: {name} {had}, and had {size:,} when it was written. Copy or build it again."
             )

@@ -27,7 +27,7 @@ from qkv.cli.options import Noun, Verb
 from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare_corpus, show
 from qkv.cli.pretrain import pretrain
-from qkv.cli.search import Search, search_texts
+from qkv.cli.search import SearchVerb, search_texts
 from qkv.cli.tokenize import tokenize, tokenizer
 from qkv.cli.translate import WithFiles, train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
@@ -59,7 +59,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "info": (info, "Describe a folder: model, tokenizer or shards."),
     "convert": (convert, "Convert a BERT folder to the current transformers format, or word vectors to other formats."),
 }
-CLASSES: dict[str, type[Verb]] = {"check": WithFiles, "evaluate": WithFiles, "search": Search}
+CLASSES: dict[str, type[Verb]] = {"check": WithFiles, "evaluate": WithFiles, "search": SearchVerb}
 """Verbs that read their words in another way: options with several values (--pairs test.de test.en), `search index`."""
 CAPTIONED = ("attention", "look", "show", "translate")
 """Verbs with a --lang of their own: the language of their picture or page, and of messages."""

@@ -136,7 +136,7 @@ _builder = typer.Typer(rich_markup_mode=None, add_completion=False)
 _builder.command("index", cls=Verb)(build_index)
 
 
-class Search(Verb):
+class SearchVerb(Verb):
     """`qkv search INDEX …`, and `qkv search index …`, which is another command."""
 
     def __init__(self, *words: Any, **how: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import qkv.api.search_index as search_index
 from qkv import InputError, Model, SearchIndex, load
-from qkv.api.index_texts import MANIFEST, PASSAGES, TEXTS, VECTORS, Files
+from qkv.api.index_texts import INDEX_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE, Files
 from tests.support.folders import make_folder
 from tests.support.task_folders import task_folder
 
@@ -38,7 +38,7 @@ def index(model: Model, tmp_path_factory: pytest.TempPathFactory) -> SearchIndex
 
 def expected(index: SearchIndex, model: Model, query: str, k: int) -> list[int]:
     """The rows of the passages by the plain matrix product of the stored vectors."""
-    vectors = np.load(index.folder / VECTORS).astype(np.float64)
+    vectors = np.load(index.folder / VECTOR_FILE).astype(np.float64)
     scores = vectors @ model.embed([query], normalize=True).vectors[0].astype(np.float64)
     return sorted(range(len(scores)), key=lambda row: (-scores[row], row))[:k]
 
@@ -46,7 +46,7 @@ def expected(index: SearchIndex, model: Model, query: str, k: int) -> list[int]:
 def test_hits_are_those_of_the_matrix_product(index: SearchIndex, model: Model) -> None:
     for query in ("猫", "the capital of china", "money"):
         rows = expected(index, model, query, 5)
-        spans = np.load(index.folder / PASSAGES)[rows].tolist()
+        spans = np.load(index.folder / PASSAGE_FILE)[rows].tolist()
         hits = index.search(query, k=5, passages=True)
         assert [[one.number, one.start, one.end] for one in hits] == spans
         vector = model.embed([query], normalize=True).vectors[0]
@@ -89,7 +89,7 @@ def test_one_query_or_several(index: SearchIndex) -> None:
 
 
 def test_long_texts_are_cut_into_passages(index: SearchIndex, model: Model) -> None:
-    spans = np.load(index.folder / PASSAGES)
+    spans = np.load(index.folder / PASSAGE_FILE)
     own = spans[spans[:, 0] == len(TEXTS_)][:, 1:].tolist()
     assert len(own) > 10 and own[0][0] == 0 and own[-1][1] == len(LONG)
     assert all(start <= end for (_, end), (start, _) in pairwise(own))  # no character is outside of all
@@ -100,7 +100,7 @@ def test_long_texts_are_cut_into_passages(index: SearchIndex, model: Model) -> N
 
 
 def test_passages_end_between_words(index: SearchIndex) -> None:
-    spans = np.load(index.folder / PASSAGES)
+    spans = np.load(index.folder / PASSAGE_FILE)
     for _, start, end in spans[spans[:, 0] == len(TEXTS_)].tolist():
         assert not (start and LONG[start - 1].isalnum()) and not LONG[start].isspace()
         assert end == len(LONG) or not (LONG[end - 1].isalnum() and LONG[end].isalnum())
@@ -157,7 +157,7 @@ def test_texts_of_python(model: Model, tmp_path: Path) -> None:
         (["", " \n"], "Text 1 is empty, and so are all 2"),
         ([3], "Text 1 is of type int; a text is a string"),
         ([{"text": 3}], "Text 1 is of type int"),
-        ([{"a": "x", "b": "y"}], "Text 1 has no column of a usual name, only a, b"),
+        ([{"a": "x", "b": "y"}], "the texts: no column has a usual name for the text; there are 'a', 'b'"),
     ],
 )
 def test_texts_that_cannot_be_indexed(model: Model, tmp_path: Path, source: Any, message: str) -> None:
@@ -191,7 +191,7 @@ def test_an_index_of_another_model(index: SearchIndex, tmp_path: Path) -> None:
     other = make_folder(tmp_path / "other", seed=1)
     with pytest.raises(InputError, match=r"was built with another model than other: the SHA-256"):
         SearchIndex.open(index.folder, other).search("猫")
-    facts = json.loads((index.folder / MANIFEST).read_text(encoding="utf-8"))
+    facts = json.loads((index.folder / INDEX_FILE).read_text(encoding="utf-8"))
     assert Path(facts["model"]["name"]).is_absolute() and len(facts["model"]["sha256"]) == 64
 
 
@@ -220,20 +220,20 @@ def test_damaged_folders(model: Model, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             SearchIndex.open(place)
 
-    whole = (place / MANIFEST).read_text(encoding="utf-8")
-    (place / VECTORS).write_bytes((place / VECTORS).read_bytes()[:-2])
+    whole = (place / INDEX_FILE).read_text(encoding="utf-8")
+    (place / VECTOR_FILE).write_bytes((place / VECTOR_FILE).read_bytes()[:-2])
     fails(r"is not whole: vectors.npy has 254 bytes, and had 256 when it was written")
-    (place / TEXTS).unlink()
-    fails("is not whole: texts.jsonl is missing")
-    (place / MANIFEST).write_text(whole.replace('"format": 1', '"format": 9'), encoding="utf-8")
+    (place / TEXT_FILE).unlink()
+    fails("is not whole: texts.jsonl is not there")
+    (place / INDEX_FILE).write_text(whole.replace('"format": 1', '"format": 9'), encoding="utf-8")
     fails("has the format 9; this version of qkv reads 1")
-    (place / MANIFEST).write_text('{"format": 1}', encoding="utf-8")
+    (place / INDEX_FILE).write_text('{"format": 1}', encoding="utf-8")
     fails("is damaged: it has no model")
-    (place / MANIFEST).write_text("{", encoding="utf-8")
+    (place / INDEX_FILE).write_text("{", encoding="utf-8")
     fails("is not valid JSON")
-    (place / MANIFEST).unlink()
+    (place / INDEX_FILE).unlink()
     fails("is not whole: index.json, which is written last, is missing")
-    (place / VECTORS).unlink()
+    (place / VECTOR_FILE).unlink()
     fails("is not a search index: it has no index.json. Build one with")
     place.rename(tmp_path / "indexes")
     fails("There is no index .*index. Did you mean 'indexes'?")
@@ -339,6 +339,6 @@ def test_without_the_library(tmp_path: Path, model: Model, monkeypatch: pytest.M
         SearchIndex.build(["猫"], tmp_path / "index", model, approximate=True)
     index = SearchIndex.build(["猫"], tmp_path / "index", model)
     facts = {**index.facts, "approximate": {"library": "usearch"}}
-    (tmp_path / "index" / MANIFEST).write_text(json.dumps(facts), encoding="utf-8")
+    (tmp_path / "index" / INDEX_FILE).write_text(json.dumps(facts), encoding="utf-8")
     with pytest.warns(UserWarning, match="is searched exactly"):
         assert SearchIndex.open(tmp_path / "index", model).search("猫")[0].text == "猫"
