@@ -25,7 +25,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, overload
@@ -411,7 +411,7 @@ class SearchIndex:
     def _scored(self, query: NDArray[np.float32], rows: Sequence[int]) -> _Found:
         """Rows by their cosine, which does not depend on how many queries were asked or in which block a row was."""
         vectors = self._vectors[np.asarray(rows, dtype=np.int64)].astype(np.float64)
-        scores = (vectors * query.astype(np.float64)).sum(axis=1)
+        scores = (vectors * query.astype(np.float64)).sum(axis=1).clip(-1, 1)
         return sorted(zip(scores.tolist(), rows, strict=True), key=lambda one: (-one[0], one[1]))
 
     @cached_property
@@ -460,7 +460,7 @@ def _most_queries(k: int) -> int:
 
 def _reranked(hits: Hits, ranker: _Reranker) -> list[Hit]:
     scores = ranker.scores(hits.query, [one.text for one in hits])
-    found = [Hit(**{**vars(one), "score": score}) for one, score in zip(hits, scores, strict=True)]
+    found = [replace(one, score=score) for one, score in zip(hits, scores, strict=True)]
     return sorted(found, key=lambda one: (-one.score, -one.similarity))
 
 

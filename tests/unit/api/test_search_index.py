@@ -138,7 +138,11 @@ def test_files_of_every_kind(model: Model, tmp_path: Path) -> None:
 
 
 def test_texts_of_python(model: Model, tmp_path: Path) -> None:
-    rows = [{"title": "A", "text": "the cat"}, {"title": "B", "text": None}, {"title": "C", "text": "猫"}]
+    rows: list[dict[str, Any]] = [
+        {"title": "A", "text": "the cat"},
+        {"title": "B", "text": None},
+        {"title": "C", "text": "猫"},
+    ]
     index = SearchIndex.build(rows, tmp_path / "rows", model)
     assert [index[number].columns for number in range(2)] == [{"title": "A"}, {"title": "C"}]
     assert len(SearchIndex.build((text for text in TEXTS_), tmp_path / "lazy", model)) == len(TEXTS_)
@@ -283,7 +287,7 @@ def test_progress_and_passage_sizes(model: Model, tmp_path: Path) -> None:
     [(("0", "1"), {}, None), (("no", "maybe"), {}, "maybe"), ((), {"kind": "regression"}, None)],
 )
 def test_rerankers(
-    index: SearchIndex, tmp_path: Path, labels: tuple[str, ...], record: dict[str, str], relevant: str | None
+    index: SearchIndex, tmp_path: Path, labels: tuple[str, ...], record: dict[str, Any], relevant: str | None
 ) -> None:
     run = load(task_folder(tmp_path / "run", "classify", labels=labels, paired=True, **record))
     plain = index.search("猫", k=6)
