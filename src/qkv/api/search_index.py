@@ -62,7 +62,7 @@ from qkv.train.run_folder import folder_sha256
 CANDIDATES = 50
 """Texts that a reranker orders."""
 _BLOCK_BYTES = 1 << 22  # of vectors in float32: a block that fits the cache
-_SCORES = 1 << 23  # numbers of (R, Q) scores held at a time
+_SCORES = 1 << 23  # numbers of (Q, R) scores held at a time
 _FETCHED = 64  # least passages that a graph is asked for
 
 
@@ -369,15 +369,15 @@ class SearchIndex:
         width, number = self._vectors.shape[1], len(queries)
         rows = max(1, _BLOCK_BYTES // (4 * width))
         span = max(rows, _SCORES // number // rows * rows)  # rows whose scores are held: whole blocks
-        turned = torch.from_numpy(np.ascontiguousarray(queries.T))  # (D, Q)
+        asked = torch.from_numpy(np.ascontiguousarray(queries))  # (Q, D)
         block = torch.empty(rows, width)
         best: list[dict[int, tuple[float, int]]] = [{} for _ in queries]  # by text or row
         for first in range(0, len(self._vectors), span):
             stored = torch.from_numpy(self._vectors[first : first + span])
-            scores = torch.empty(len(stored), number)
+            scores = torch.empty(number, len(stored))  # (Q, R): the best of a row are found in one pass over it
             for start in range(0, len(stored), rows):
                 part = stored[start : start + rows]
-                torch.mm(block[: len(part)].copy_(part), turned, out=scores[start : start + len(part)])
+                scores[:, start : start + len(part)] = asked @ block[: len(part)].copy_(part).T
             self._keep_best(best, scores.numpy(), first, k, by_text)
         return [
             self._scored(query, [row for _, row in kept.values()])[:k]
@@ -387,20 +387,20 @@ class SearchIndex:
     def _keep_best(
         self, best: list[dict[int, tuple[float, int]]], scores: NDArray[np.float32], first: int, k: int, by_text: bool
     ) -> None:
-        """Add the k best of these rows (R, Q), of which the first is `first`, to the best of each query."""
+        """Add the k best of these rows (Q, R), of which the first is `first`, to the best of each query."""
         starts = owners = np.arange(0)
-        reduced = scores  # (R, Q), or (texts, Q)
+        reduced = scores  # (Q, R), or (Q, texts)
         if by_text:
-            owners = np.asarray(self._passages[first : first + len(scores), 0])
+            owners = np.asarray(self._passages[first : first + scores.shape[1], 0])
             starts = np.flatnonzero(np.diff(owners, prepend=-1))  # where the passages of a text begin
-            reduced = np.maximum.reduceat(scores, starts, axis=0)
-        values, places = torch.from_numpy(reduced).topk(min(k, len(reduced)), dim=0)
+            reduced = np.maximum.reduceat(scores, starts, axis=1)
+        values, places = torch.from_numpy(reduced).topk(min(k, reduced.shape[1]), dim=1)
         for number, kept in enumerate(best):
-            for score, place in zip(values[:, number].tolist(), places[:, number].tolist(), strict=True):
+            for score, place in zip(values[number].tolist(), places[number].tolist(), strict=True):
                 row, owner = place, first + place
                 if by_text:
-                    end = starts[place + 1] if place + 1 < len(starts) else len(scores)
-                    row = int(starts[place] + scores[starts[place] : end, number].argmax())
+                    end = starts[place + 1] if place + 1 < len(starts) else scores.shape[1]
+                    row = int(starts[place] + scores[number, starts[place] : end].argmax())
                     owner = int(owners[row])
                 if owner not in kept or kept[owner][0] < score:  # a text may go on in the next rows
                     kept[owner] = score, first + row
