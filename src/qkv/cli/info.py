@@ -118,9 +118,7 @@ def info(
             print_facts(format_data(data))
         return
     from qkv.models.table import describe_model, load_family
-    from qkv.train.run_folder import model_folder
 
-    folder = model_folder(folder)
     facts = describe_model(folder)
     document = facts.document | read_licence(folder)
     if as_json:
@@ -233,10 +231,9 @@ def convert(
     from qkv.models.folders.hub import locate
     from qkv.models.folders.own import check_model_target
     from qkv.models.table import describe_model, open_model
-    from qkv.train.run_folder import model_folder
 
     file = Path(os.path.expanduser(source))
-    place = file if file.is_file() else model_folder(locate(source))
+    place = file if file.is_file() else locate(source)
     found = describe_model(place)
     if LOOKS_UP in found.abilities:
         if dtype is not None or architecture is not None or fold is not None:
