@@ -299,4 +299,6 @@ def test_places_and_formats_of_files_are_in_chinese(run: Run, tmp_path: Path, mo
     assert "序号，如科0：数字已去掉），text = 第 1 列，label = 第 2 列）" in run("check", "weibo.conll")[1]
     assert "squad.json 第 2 题：与 squad.json 第 1 题相同\n" in run("check", "squad.json")[1]
     assert "（csv，以分号分隔，按 Windows-1252 读取，text = 'text'，label = 'label'）" in run("check", "latin.csv")[1]
+    (tmp_path / "gap.csv").write_text("text,label\na,x\nb,\nc,y\n", "utf-8")
+    assert "gap.csv:3：没有标签：'label' 是空的。请补上标签，或删去这一行。\n" in run("check", "gap.csv")[1]
     assert translate("a.xlsx, sheet 'Sheet1', row 4", "zh") == "a.xlsx 工作表 'Sheet1' 第 4 行"
