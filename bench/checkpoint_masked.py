@@ -38,7 +38,6 @@ from qkv.models.bert.pretrain import SEED
 from qkv.models.folders.hub import locate
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import device_named
-from qkv.train.run_folder import model_folder
 
 ROOT = Path(__file__).parents[1]
 WIKIPEDIA = {
@@ -179,7 +178,7 @@ def main() -> None:
     if options.model is None or not there:
         print("Give --model FOLDER, and --text LANGUAGE=FILE where the shared data are absent: nothing was measured.")
         return
-    folder = hf.load(model_folder(locate(options.model)))
+    folder = hf.load(locate(options.model))
     model, tokenizer = folder.model.to(device_named(options.device)).eval(), folder.tokenizer
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="qkv-masked-") as name:

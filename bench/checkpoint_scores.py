@@ -58,7 +58,6 @@ from qkv.tasks.transfer import Transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import device_named
 from qkv.train.log import Silent
-from qkv.train.run_folder import model_folder
 
 ROOT = Path(__file__).parents[1]
 NARROW = 256
@@ -315,7 +314,7 @@ def main() -> None:
     for one in options.models:
         name, _, folder = one.rpartition("=")
         try:
-            models[name or Path(folder).name] = model_folder(locate(folder))
+            models[name or Path(folder).name] = locate(folder)
         except InputError as error:
             sys.exit(str(error))
     if gone := [name for name in options.tasks if not TASKS[name].file(options.data, name, "train").is_file()]:

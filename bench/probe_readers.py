@@ -20,11 +20,11 @@ from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
 from qkv.models.family import ENCODES, Loading
+from qkv.models.folders.hub import locate
 from qkv.models.folders.own import model_type_of
 from qkv.models.table import open_model
 from qkv.models.word2vec.folder import WordVectors
 from qkv.text.tokenizer import Encoded, Tokenizer
-from qkv.train.run_folder import model_folder
 
 Sentence = Sequence[str]
 ROWS = 64
@@ -138,7 +138,7 @@ def open_reader(path: Path, device: torch.device) -> Reader:
     """A folder of word vectors (or a file of them), of an ELMo or of a BERT; or the run that wrote one."""
     if path.is_file():
         return WordToVector(load_vectors(path), device)
-    folder = model_folder(path)
+    folder = locate(path)
     kind = model_type_of(folder)
     if kind == "word2vec":
         return WordToVector(load_vectors(folder), device)

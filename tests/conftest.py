@@ -34,6 +34,9 @@ from qkv.train.device import seed_draws
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Python looks for cycles after every 700 new objects; nearly all that the tests make goes without.
+gc.set_threshold(50_000, 20, 20)
+
 
 @pytest.fixture(scope="session")
 def minilm() -> Path:

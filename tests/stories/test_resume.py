@@ -185,11 +185,15 @@ def test_a_signal_saves_and_says_how_to_go_on(
     assert "is finished: 48 steps" in forks.said.read_text()
 
 
-def test_ctrl_c_before_there_is_anything_to_save(folder: Path, forks: Forks, whole: Path, tmp_path: Path) -> None:
-    """A whole Python, interrupted as soon as the run has settings: no traceback, and it can be gone on with."""
+@pytest.mark.parametrize("whole_python", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_ctrl_c_before_there_is_anything_to_save(
+    folder: Path, forks: Forks, whole: Path, tmp_path: Path, whole_python: bool
+) -> None:
+    """Interrupted as soon as the run has settings: no traceback, and it can be gone on with."""
     (tmp_path / "shards").symlink_to(whole / "shards")
-    begun, said = (tmp_path / "run" / "config.toml").exists, tmp_path / "said.txt"
-    assert run_python(said, *training(tmp_path), signal_at=begun, number=signal.SIGINT) == 130
+    begun, said = (tmp_path / "run" / "config.toml").exists, tmp_path / "said.txt" if whole_python else forks.said
+    command: Command = partial(run_python, said) if whole_python else forks.run
+    assert command(*training(tmp_path), signal_at=begun, number=signal.SIGINT) == 130
     assert "Traceback" not in said.read_text()
     assert forks.run(*training(tmp_path)) == 0
     assert results(tmp_path) == results(whole)

@@ -7,8 +7,8 @@ import torch
 from qkv.data.labelled.examples import Span, TagExample
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.tasks.predictor import infer
-from qkv.tasks.tag import TagSettings, TagTask
-from qkv.tasks.task import Calibration
+from qkv.tasks.tag import TagTask
+from qkv.tasks.task import Calibration, TagSettings
 from qkv.tasks.transfer import TaskModel
 from tests.support.folders import SMALL, make_tokenizer
 

@@ -2,6 +2,7 @@
 
 Python with torch takes seconds to start; a child of this one takes none. It runs `main` with the words, the folder, the
 environment and the open files of whoever called, several at a time where a shell asks for it, and gives the exit code.
+`qkv-python CODE` beside it is `python -c CODE` in the same way.
 """
 
 import os
@@ -47,13 +48,13 @@ with socket.socket(socket.AF_UNIX) as listener:
             os.close(file)
         sys.stdin, sys.stdout = open(0, encoding="utf-8"), open(1, "w", encoding="utf-8")
         sys.stderr = open(2, "w", encoding="utf-8", buffering=1)
-        words, folder, environment = json.loads(told)
+        program, words, folder, environment = json.loads(told)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
         code = 1
         try:
-            code = main(words)
+            code = exec(words[0], {"__name__": "__main__"}) or 0 if program == "qkv-python" else main(words)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -67,7 +68,7 @@ import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as parent:
     parent.connect({place!r})
     socket.send_fds(parent, [b" "], [0, 1, 2])
-    parent.sendall(json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode())
+    parent.sendall(json.dumps([{name!r}, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode())
     parent.shutdown(socket.SHUT_WR)
     sys.exit((parent.recv(1) or b"\\x01")[0])
 """
@@ -77,9 +78,11 @@ with socket.socket(socket.AF_UNIX) as parent:
 def warm_qkv(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """The environment with that `qkv` before all others on its PATH."""
     with tempfile.TemporaryDirectory() as folder:  # a socket's place has to be short
-        place, command = Path(folder, "socket"), Path(folder, "qkv")
-        command.write_text(COMMAND.format(python=sys.executable, place=str(place)), encoding="utf-8")
-        command.chmod(0o755)
+        place = Path(folder, "socket")
+        for name in ("qkv", "qkv-python"):
+            command = Path(folder, name)
+            command.write_text(COMMAND.format(python=sys.executable, place=str(place), name=name), encoding="utf-8")
+            command.chmod(0o755)
         with subprocess.Popen(
             [sys.executable, "-c", PARENT, str(place)],
             stdin=subprocess.PIPE,

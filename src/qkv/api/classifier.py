@@ -39,7 +39,6 @@ from qkv.tasks import classify
 from qkv.text.messages import write
 from qkv.train.device import device_named
 from qkv.train.log import Callback, Silent, WithCallbacks, for_stderr
-from qkv.train.run_folder import model_folder
 
 LABEL_KINDS = {"auto": None, "single": "single", "multi": "lists", "regression": "numbers"}
 _SEVERAL = (list, tuple, set, frozenset)
@@ -307,7 +306,7 @@ class Classifier:
     @classmethod
     def load(cls, folder: str | Path, device: str = "auto", threads: int | None = None) -> Self:
         """Load a folder that `save` wrote, or a classifier of `qkv finetune`; a further `fit` starts from it."""
-        loaded = open_model(model_folder(locate(folder)))
+        loaded = open_model(locate(folder))
         model = Model(loaded, device_named(device), threads)
         task = model.solver.task
         if task.name != "classify":

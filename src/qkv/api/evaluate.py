@@ -19,10 +19,9 @@ from qkv.api.model import load_for
 from qkv.api.predict import make_record, remembered_columns
 from qkv.api.translator import Translator, load_translator
 from qkv.config import merge, read_toml
-from qkv.data.labelled.examples import Example
+from qkv.data.labelled.examples import Example, KnownTexts
 from qkv.data.labelled.reader import labelled
 from qkv.data.pairs.files import Pair, PairFiles
-from qkv.data.same_texts import KnownTexts
 from qkv.errors import InputError
 from qkv.files import replaced_file, sha256_of
 from qkv.jobs.finetune.data import check_data_unchanged, read_data, read_rows
@@ -41,7 +40,7 @@ from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement
 from qkv.tasks.translate import check_scores, score_translations
 from qkv.text.languages import base_of, check_language, check_letters
-from qkv.train.run_folder import CONFIG, TRAINING_TEXTS, model_folder
+from qkv.train.run_folder import CONFIG, TRAINING_TEXTS
 
 _Floats = NDArray[np.float64]
 _FAULTS = 50  # told in full
@@ -83,7 +82,7 @@ def evaluate_file(
     )
     known = trained.get("train_sha256")
     is_training = known is not None and sha256_of(source.path) == known
-    trained_on = KnownTexts.read(model_folder(locate(run)).parent / TRAINING_TEXTS)
+    trained_on = KnownTexts.read(locate(run).parent / TRAINING_TEXTS)
     n_trained_on = 0
     examples = Adapted(source, task)
     compared = BaselineScores(task, fit_run_baselines(run, task))

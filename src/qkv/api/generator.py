@@ -34,7 +34,6 @@ from qkv.search.options import GenerateConfig
 from qkv.search.sampling import GrowingText, decode_continuation, stream_tokens
 from qkv.text.unknown import count_unknown
 from qkv.train.device import device_named, use_threads
-from qkv.train.run_folder import model_folder
 
 _CHUNK = 256  # prompts that are sorted and read together
 _CHARACTERS = 1 << 20  # or so many characters
@@ -94,7 +93,7 @@ class Generator:
         if dtype not in DTYPES:
             raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
         self.device = device_named(str(device))
-        self.path = model_folder(locate(os.path.expanduser(folder)))
+        self.path = locate(os.path.expanduser(folder))
         opened = open_model(self.path, Loading(DTYPES[dtype], self.device, precision))
         found = opened.ability(WRITES)
         self.writer, self.tokenizer, self.notes = found.writer, found.tokenizer, opened.notes

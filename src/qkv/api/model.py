@@ -62,7 +62,6 @@ from qkv.tasks.predictor import Solver, add_unknown, make_solver
 from qkv.text.tokenizer import Encoded, Tokenizer
 from qkv.text.unknown import UnknownCounter, count_unknown
 from qkv.train.device import device_named
-from qkv.train.run_folder import model_folder
 
 
 def show_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection[int]) -> tuple[Token, ...]:
@@ -502,7 +501,7 @@ def load_for(
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    opened = open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place))
+    opened = open_model(locate(name), Loading(DTYPES[dtype], place))
     if wanted == HAS_TASK and not opened.has(HAS_TASK) and (opened.has(TAKES_HEAD) or opened.has(FEEDS)):
         raise InputError(
             f"{name} is not fine-tuned, so it cannot predict: "

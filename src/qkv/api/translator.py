@@ -27,7 +27,6 @@ from qkv.text.alignment import Alignment, WordAttention, align, word_attention
 from qkv.text.segmenter import Segmenter
 from qkv.text.segmenter import split_sentences as sentences
 from qkv.train.device import device_named, use_threads
-from qkv.train.run_folder import model_folder
 
 _CHUNK = 1_024  # texts of a stream that are sorted and translated together
 _CHARACTERS = 1 << 20  # or so many characters
@@ -254,7 +253,7 @@ def translates(name: str | Path) -> bool:
 
 
 def _place(name: str | Path) -> Path:
-    return model_folder(locate(os.path.expanduser(name)))
+    return locate(os.path.expanduser(name))
 
 
 def _key(number: int, part: int) -> int:

@@ -37,6 +37,7 @@ from qkv.cli.options import (
     WeightColumn,
     check_spelling,
     check_task,
+    quick_start,
     refuse_with_resume,
     report_result,
 )
@@ -124,10 +125,11 @@ def finetune(
     Check a file first: qkv check FILE. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
-    from qkv.cli.terminal import print_result
-    from qkv.jobs.finetune.run import FINETUNING
-    from qkv.models.folders.own import OWN_TYPES, model_type_of
-    from qkv.train.log import for_stderr
+    with quick_start():
+        from qkv.cli.terminal import print_result
+        from qkv.jobs.finetune.run import FINETUNING
+        from qkv.models.folders.own import OWN_TYPES, model_type_of
+        from qkv.train.log import for_stderr
 
     given: dict[str, Any] = {
         "embeddings": embeddings,

@@ -14,6 +14,7 @@ from qkv.cli.options import (
     ThreadsOption,
     check_not_read,
     choose_device,
+    quick_start,
     suffix_of,
     text_or_stdin,
 )
@@ -150,7 +151,8 @@ def generate_texts(
     texts = [text_or_stdin(text) for text in prompts or ()]
     if "" in texts:
         raise InputError("Standard input is empty. Write something, or leave - out to generate without a prompt.")
-    from qkv.api.generator import Generator
+    with quick_start():
+        from qkv.api.generator import Generator
 
     generator = Generator(model, choose_device(device, precision), threads, dtype, precision)
     for note in generator.notes:

@@ -12,6 +12,7 @@ from qkv.cli.options import (
     RunOption,
     SetOption,
     TrainingDevice,
+    quick_start,
     report_outcome,
 )
 from qkv.errors import InputError, did_you_mean
@@ -74,9 +75,10 @@ def pretrain(
     Ctrl-C saves and stops; --resume continues and ends with the same weights as an uninterrupted run.
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
-    from qkv.config import Requested
-    from qkv.jobs import pretrain as job
-    from qkv.train.log import for_stderr
+    with quick_start():
+        from qkv.config import Requested
+        from qkv.jobs import pretrain as job
+        from qkv.train.log import for_stderr
 
     if resume is not None:
         given: dict[str, object] = {"--data": data, "--out": out, "--size": size, "--recipe": recipe, "--init": init}

@@ -21,6 +21,7 @@ from qkv.cli.options import (
     Verb,
     check_not_read,
     choose_device,
+    quick_start,
     report_result,
     suffix_of,
 )
@@ -336,7 +337,8 @@ def translate_texts(
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv translate RUN "a text"; or - to read standard input.')
-    from qkv.api.predict import check_is_text, is_file
+    with quick_start():
+        from qkv.api.predict import check_is_text, is_file
 
     file = Path(inputs[0]).expanduser() if len(inputs) == 1 and is_file(inputs[0]) else None
     for text in inputs if file is None and inputs != ["-"] else ():

@@ -29,7 +29,7 @@ AnyPath = str | os.PathLike[str]
 UNREADABLE = (EOFError, lzma.LZMAError, zlib.error, OSError)  # BadGzipFile is an OSError
 COMPRESSED = {".gz": "gzip", ".xz": "xz"}  # suffix → program that decompresses it
 _KINDS = (".txt", ".jsonl")
-SUPPORTED = ", ".join(kind + packing for kind in _KINDS for packing in ("", *COMPRESSED))
+SUPPORTED = ".txt, .txt.gz, .txt.xz, .jsonl, .jsonl.gz, .jsonl.xz"
 BOM = "\ufeff"
 STDIN = "-"
 """Argument of commands for standard input, in place of a text or file."""

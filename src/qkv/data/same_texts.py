@@ -1,18 +1,13 @@
-"""Duplicate texts, found by 64-bit hashes: 16 bytes of memory per text, 24 with labels. Files of known texts, with
-8 bytes per text.
+"""Duplicate texts, found by 64-bit hashes: 16 bytes of memory per text, 24 with labels.
 
 Among a hundred million texts, one corpus in 3,000 has a pair of different texts with equal hashes.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-
-from qkv.files import replaced_file
 
 
 class RepeatedText(NamedTuple):
@@ -65,29 +60,3 @@ class SameTexts:
                 self._lines[there],
                 bool(self._labels) and self._labels[here] != self._labels[there],
             )
-
-
-def hash_texts(texts: Sequence[str]) -> int:
-    """The hash of one example, of one text or several; the same on every machine, unlike Python's own."""
-    return int.from_bytes(blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
-class KnownTexts:
-    """The hashes of the texts of a file that `write` made."""
-
-    def __init__(self, hashes: Iterable[int]) -> None:
-        self._hashes = frozenset(hashes)
-
-    def __contains__(self, texts: Sequence[str]) -> bool:
-        return hash_texts(texts) in self._hashes
-
-    @staticmethod
-    def write(file: Path, examples: Iterable[Sequence[str]]) -> None:
-        with replaced_file(file) as part:
-            part.write_bytes(np.array(sorted({hash_texts(texts) for texts in examples}), "<u8").tobytes())
-
-    @classmethod
-    def read(cls, file: Path) -> "KnownTexts | None":
-        """None if there is no such file, or it is damaged."""
-        data = file.read_bytes() if file.is_file() else b""
-        return cls(np.frombuffer(data, "<u8").tolist()) if data and len(data) % 8 == 0 else None

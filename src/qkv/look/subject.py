@@ -37,7 +37,6 @@ from qkv.models.table import describe_model, open_model
 from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import detect_task
 from qkv.tasks.translate import TranslationNetwork
-from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
 """In the order of the page."""
@@ -162,7 +161,7 @@ def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | No
     """Open a folder, a run, a file of word vectors, a name of the zoo, or hf:owner/name."""
     text = os.fspath(name)
     file = Path(os.path.expanduser(text))
-    return Subject(text, describe_model(file if file.is_file() else model_folder(locate(text))), threads)
+    return Subject(text, describe_model(file if file.is_file() else locate(text)), threads)
 
 
 VERSION = 1

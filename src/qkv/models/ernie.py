@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from qkv.models.bert import folder
 from qkv.models.bert.engine import family_of_bert
+from qkv.models.bert.likes import classes_with_next_sentence
 from qkv.models.folders.fields import Fields
 
 ERNIE_NAMES = replace(
@@ -16,7 +17,7 @@ ERNIE_NAMES = replace(
         {"task_type_vocab_size": 3},
         folder.FIXED,
     ),
-    classes=folder.classes_with_next_sentence("Ernie"),
+    classes=classes_with_next_sentence("Ernie"),
     keys=folder.KEYS | {"embedding.task": ("embeddings.task_type_embeddings",)},
 )
 ERNIE = family_of_bert(ERNIE_NAMES)

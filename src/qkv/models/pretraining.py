@@ -21,7 +21,7 @@ from qkv.report.page import RunPage
 from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
 from qkv.train.log import Progress
 from qkv.train.loop import Trainable
-from qkv.train.run_folder import Outcome, Sessions, model_folder
+from qkv.train.run_folder import Outcome, Sessions
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -149,7 +149,7 @@ def init_licences(config: InitConfiguration) -> dict[str, bytes]:
     """The licences of the folder that was gone on from, which the new model keeps."""
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            return read_licences(model_folder(locate(config.init)))
+            return read_licences(locate(config.init))
     return {}
 
 

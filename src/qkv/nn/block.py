@@ -34,7 +34,11 @@ ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
     "tanh": functional.tanh,
 }
-KERNELS = {ACTIVATION_FUNCTIONS[name]: name for name in ("relu", "gelu", "gelu_tanh")}
+KERNELS: dict[Callable[[Tensor], Tensor], str] = {
+    functional.relu: "relu",
+    functional.gelu: "gelu",
+    gelu_tanh: "gelu_tanh",
+}
 """Activations that nn/gpu/kernels.py implements."""
 
 

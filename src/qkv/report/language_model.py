@@ -7,15 +7,19 @@ from pathlib import Path
 
 from qkv.metrics.numbers import perplexity
 from qkv.report.bilingual import Phrase, Words, count, duration, parameter_count, percent
-from qkv.report.charts import Chart, Level, Series
+from qkv.report.charts import Chart
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Section, Settings, Table
 from qkv.report.run_log import (
+    EVALUATION,
+    TRAINING,
     RunLog,
     chart_gradient_norm,
     chart_learning_rate,
     cost_rows,
+    loss_levels,
     loss_remarks,
     number,
+    pair_series,
     read_run,
     speed_rows,
 )
@@ -25,7 +29,6 @@ _NAMES = {
     "gpt": Phrase("GPT, a left-to-right Transformer", "GPT：从左到右的 Transformer"),
     "rnnlm": Phrase("Recurrent language model (RNNLM)", "循环神经网络语言模型（RNNLM）"),
 }
-TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
 
 @dataclass(frozen=True)
@@ -141,25 +144,9 @@ def _sections(log: RunLog, facts: LanguageModelFacts) -> Iterator[Section]:
 
 def _curves(log: RunLog, facts: LanguageModelFacts, resumed_from: Sequence[int]) -> Iterator[Chart]:
     seams = tuple(float(step) for step in resumed_from)
-    even = math.log(facts.vocabulary_size)
-    levels = [
-        Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元等可能"))
-    ]
-    if facts.unigram_entropy is not None:
-        h = f"{facts.unigram_entropy:.2f}"
-        name = Phrase(f"unigram entropy {h}: above it, only frequencies", f"一元熵 {h}：在它之上，只知道词频")
-        levels.append(Level(facts.unigram_entropy, name))
-    for key, title in (
-        ("next_loss", Phrase("Loss of the next token", "下一词元的损失")),
-        ("next_accuracy", Phrase("Next-token accuracy", "下一词元准确率")),
-    ):
-        series = (
-            Series(TRAINING, log.logged(key), smooth=True),
-            Series(EVALUATION, log.evaluated(key), "evaluation", dots=True),
-        )
-        if key == "next_loss":
-            yield Chart(title, series, levels=tuple(levels), seams=seams, shape="wide")
-        else:
-            yield Chart(title, series, seams=seams, format="percent", from_zero=True)
+    levels = loss_levels(facts.vocabulary_size, facts.unigram_entropy)
+    loss, accuracy = Phrase("Loss of the next token", "下一词元的损失"), Phrase("Next-token accuracy", "下一词元准确率")
+    yield Chart(loss, pair_series(log, "next_loss"), levels=levels, seams=seams, shape="wide")
+    yield Chart(accuracy, pair_series(log, "next_accuracy"), seams=seams, format="percent", from_zero=True)
     yield chart_gradient_norm(log, seams)
     yield chart_learning_rate(log, seams)

@@ -17,7 +17,7 @@ from typing import Any
 
 from qkv.report import remarks
 from qkv.report.bilingual import Phrase, Words, duration, size
-from qkv.report.charts import Chart, Series
+from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Answers, Sample
 from qkv.report.remarks import Remark
 
@@ -216,6 +216,28 @@ def loss_remarks(log: RunLog, trained: str, evaluated: str) -> Iterator[Remark]:
         remarks.waiting_for_batches(log.share_of_time("waited_for_batches")),
     )
     yield from (remark for remark in said if remark is not None)
+
+
+TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
+
+
+def pair_series(log: RunLog, key: str, evaluated: str = "", on: Words = EVALUATION) -> tuple[Series, Series]:
+    """A figure of the logged steps, and that of the evaluations (`evaluated`, if it has another name there)."""
+    return (
+        Series(TRAINING, log.logged(key), smooth=True),
+        Series(on, log.evaluated(evaluated or key), "evaluation", dots=True),
+    )
+
+
+def loss_levels(vocabulary_size: int, unigram_entropy: float | None = None) -> tuple[Level, ...]:
+    """Losses of models that know nothing of the context."""
+    even = math.log(vocabulary_size)
+    first = Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元同样可能"))
+    if unigram_entropy is None:
+        return (first,)
+    h = f"{unigram_entropy:.2f}"
+    name = Phrase(f"unigram entropy {h}: above it, only frequencies", f"一元熵 {h}：在它之上，只知道词频")
+    return first, Level(unigram_entropy, name)
 
 
 def chart_gradient_norm(log: RunLog, seams: tuple[float, ...]) -> Chart:

@@ -47,9 +47,10 @@ from qkv.search.decoding import (
     find_largest,
     keep_places,
     normalise_score,
+    run_step,
 )
 from qkv.search.options import Controls, GenerateConfig
-from qkv.search.sampling import WrittenToken, check_value, run_step, stream_tokens
+from qkv.search.sampling import WrittenToken, check_value, stream_tokens
 
 NO_ATTENTION = "coverage_penalty needs a network with attention to its source; this one has none."
 FLOOR = 1e-6

@@ -14,7 +14,7 @@ longest source, D width, V vocabulary.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -40,6 +40,21 @@ class Stepped(NamedTuple, Generic[_State]):
     logits: Tensor  # (Q, V) of the next token
     state: _State
     attention: Tensor | None  # (Q, S): weights on the source tokens, 0 beyond a row's end
+
+
+def run_step(
+    step: Callable[[Tensor, _State], Stepped[_State]], tokens: Tensor, state: _State, n_written: int, k: int
+) -> Stepped[_State]:
+    """Run a step; an error in the first one gets a note about its likeliest cause, a wrong number of rows."""
+    reason = f"Has the state rows for {k} hypotheses of each source ({len(tokens)} in all)? start(…, hypotheses={k})"
+    try:
+        found = step(tokens, state)
+    except (RuntimeError, IndexError) as error:
+        if not n_written:
+            error.add_note(reason)
+        raise
+    assert len(found.logits) == len(tokens), reason
+    return found
 
 
 class EncoderDecoder(Protocol[_State]):

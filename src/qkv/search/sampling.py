@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.search.decoding import DecoderState, Stepped, close_ranks, compute_log_totals, find_largest
+from qkv.search.decoding import DecoderState, Stepped, close_ranks, compute_log_totals, find_largest, run_step
 from qkv.search.options import Controls, GenerateConfig
 
 LOWEST_TEMPERATURE = 1e-30
@@ -176,21 +176,6 @@ def stream_tokens(
                 controls.history = controls.history[index]
             if draws is not None:
                 draws.keep(kept)
-
-
-def run_step(
-    step: Callable[[Tensor, _State], Stepped[_State]], tokens: Tensor, state: _State, n_written: int, k: int
-) -> Stepped[_State]:
-    """Run a step; an error in the first one gets a note about its likeliest cause, a wrong number of rows."""
-    reason = f"Has the state rows for {k} hypotheses of each source ({len(tokens)} in all)? start(…, hypotheses={k})"
-    try:
-        found = step(tokens, state)
-    except (RuntimeError, IndexError) as error:
-        if not n_written:
-            error.add_note(reason)
-        raise
-    assert len(found.logits) == len(tokens), reason
-    return found
 
 
 def check_value(value: float) -> None:

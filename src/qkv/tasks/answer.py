@@ -36,12 +36,13 @@ from qkv.config import merge
 from qkv.data.batch import Batch, Integers, plan_batches
 from qkv.data.corpus.shards import ranges
 from qkv.data.labelled.examples import AnswerExample
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.metrics.spans import SCORERS
 from qkv.report.bilingual import Phrase
 from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
 from qkv.tasks.task import (
+    AnswerSettings,
     Calibration,
     ConstantAnswer,
     Judgement,
@@ -260,25 +261,6 @@ _LEAST = 1e-6
 MOST_SPANS = 8  # of the candidates, in look
 _LENGTHS = (30, 200)  # between these lies the learned limit on the tokens of an answer
 _chinese = re.compile(f"[{CHINESE}]")
-
-
-@dataclass(frozen=True)
-class AnswerSettings:
-    overlap: int = 128  # tokens that two windows share; never more than a third of a window
-    max_answer_tokens: int | None = None  # None: what covers 99.5 % of the training answers, 30 to 200
-    n_best: int = 20
-    no_answer: str = "auto"  # yes, no; auto: yes if training has questions without an answer
-    scorer: str = "auto"  # squad (words), cmrc (汉字 by character); auto: cmrc if most training answers have 汉字
-
-    def __post_init__(self) -> None:
-        for name, known in (("no_answer", ("auto", "yes", "no")), ("scorer", ("auto", "squad", "cmrc"))):
-            value = getattr(self, name)
-            if value not in known:
-                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
-        if self.overlap < 0:
-            raise InputError(f"overlap must be 0 or more, not {self.overlap}.")
-        if self.n_best < 1 or (self.max_answer_tokens is not None and self.max_answer_tokens < 1):
-            raise InputError("n_best and max_answer_tokens must be at least 1.")
 
 
 class AnswerCandidate(NamedTuple):

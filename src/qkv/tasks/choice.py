@@ -38,6 +38,7 @@ from qkv.report.bilingual import Phrase
 from qkv.tasks.answer_features import check_room, name_place
 from qkv.tasks.task import (
     Calibration,
+    ChoiceSettings,
     ConstantAnswer,
     Judgement,
     Makers,
@@ -59,15 +60,6 @@ TRAIN_WINDOWS = 4  # of a long text, in one epoch
 SLOT, WINDOWS, TARGET = "slot", "windows", "target"
 """The labels of a batch: (R,) the unit and choice of a row as u · K + k; (U, K) its windows, 0 where there is no such
 choice; (U,) the right one."""
-
-
-@dataclass(frozen=True)
-class ChoiceSettings:
-    overlap: int = 128  # tokens that two windows share; never more than a third of a window
-
-    def __post_init__(self) -> None:
-        if self.overlap < 0:
-            raise InputError(f"overlap must be 0 or more, not {self.overlap}.")
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from qkv.models.encoder import LinearHead
 from qkv.report.bilingual import Phrase
 from qkv.tasks.task import (
     Calibration,
+    ClassifySettings,
     ConstantAnswer,
     FloatArray,
     Judgement,
@@ -56,7 +57,7 @@ from qkv.tasks.task import (
     compute_f1,
     round_result,
 )
-from qkv.tasks.texts import BEFORE_POOLING, ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
+from qkv.tasks.texts import BEFORE_POOLING, Extra, TextFeatures, TextObjective, TextTask, show_text
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 
@@ -609,7 +610,7 @@ def parse_number(label: object) -> float | None:
 # The choice between the three.
 
 Classify = SingleLabel | MultiLabel | Regression
-CLASSIFIERS: Mapping[str, type[Classify]] = {task.kind: task for task in (SingleLabel, MultiLabel, Regression)}
+CLASSIFIERS: Mapping[str, type[Classify]] = {"single": SingleLabel, "multi": MultiLabel, "regression": Regression}
 
 
 def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer: Tokenizer) -> Classify:
@@ -621,8 +622,7 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
         settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
     if kind == "regression":
         numbers = [Regression(settings, paired).target(example, str(example.place)) for example in examples]
-        deviation = statistics.pstdev(numbers)
-        if deviation == 0:
+        if (deviation := statistics.pstdev(numbers)) == 0:
             raise InputError(
                 f"Every label is {numbers[0]:g} ({examples[0].place.file or 'the training examples'}): there is "
                 "nothing to learn from numbers that are all the same."

@@ -47,6 +47,7 @@ from qkv.tasks.task import (
     Scores,
     ShownPart,
     Sure,
+    TagSettings,
     Task,
     Weighed,
     compute_f1,
@@ -282,29 +283,9 @@ def find_misaligned(tokenizer: Tokenizer, examples: Sequence[TagExample], unit: 
 
 # The task.
 
-_UNITS = ("auto", "word", "piece")
-NESTED = ("refuse", "outer")
+
 TOO_MANY = 0.01
 """The share of spans from which on words are given up for pieces, if pieces can hold what words cannot."""
-
-
-@dataclass(frozen=True)
-class TagSettings:
-    crf: bool = False
-    unit: str = "auto"  # word, or piece: for spans that end inside words. A column file's own units go before either.
-    overlap: int = 64  # tokens that two windows share
-    nested: str = "refuse"  # outer: of spans that overlap the longer is learned, and `misaligned` lists the other
-
-    def __post_init__(self) -> None:
-        if self.unit not in _UNITS:
-            raise InputError(
-                f"Unknown unit '{self.unit}'.{did_you_mean(self.unit, _UNITS)} Known: {', '.join(_UNITS)}."
-            )
-        if self.nested not in NESTED:
-            hint = did_you_mean(self.nested, NESTED)
-            raise InputError(f"nested is {' or '.join(map(repr, NESTED))}, not '{self.nested}'.{hint}")
-        if self.overlap < 0:
-            raise InputError(f"overlap must be 0 or more, not {self.overlap}.")
 
 
 @dataclass(frozen=True)

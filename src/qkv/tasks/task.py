@@ -1,4 +1,4 @@
-"""The protocol of a task.
+"""The protocol of a task; and the settings of each, which a run reads before it imports one of them.
 
 A task turns examples into rows for an encoder with one head, defines the loss, and decodes the scores of the head into
 results. Training, evaluation, calibration, reports, look and the command line use tasks only through this protocol.
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from qkv.config import check_known, check_least
 from qkv.data.batch import Batch, Integers
 from qkv.data.labelled.examples import Example, Fault, Span
 from qkv.data.windows import Windowed
@@ -313,3 +314,59 @@ class Makers(NamedTuple):
     # the record of a folder that others fine-tuned, from its name, transformers' problem_type, how many outputs it has
     # and whether it reads two texts
     foreign: Callable[[str, object, int, bool], dict[str, Any]] = lambda *_: {}
+
+
+# --- The settings of each task: its section of a fine-tuning run's config.toml.
+
+
+@dataclass(frozen=True)
+class ClassifySettings:
+    kind: str = "auto"  # single: one label; multi: any number of labels; regression: a number
+    train_windows: int = 4  # of a long text, in one epoch
+    overlap: int = 64  # tokens that two windows share
+    pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
+    pooling: str = "auto"  # cls, first or mean: the vector that the head reads; auto: what the encoder was made for
+    normalize: bool | None = None  # scale that vector to a fixed length; None: as the folder declares; not for cls
+    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, steps with epochs or lr
+
+    def __post_init__(self) -> None:
+        check_known(self, kind=("auto", "single", "multi", "regression"), pairs=("auto", "ordered", "both"))
+        check_known(self, pooling=("auto", "cls", "first", "mean"), fit=("auto", "linear", "steps"))
+        check_least(self, "train_windows")
+        check_least(self, "overlap", least=0)
+        if self.normalize and self.pooling == "cls":
+            raise InputError("classify.normalize is for the poolings first and mean, not for cls: leave one out.")
+
+
+@dataclass(frozen=True)
+class TagSettings:
+    crf: bool = False
+    unit: str = "auto"  # word, or piece: for spans that end inside words. A column file's own units go before either.
+    overlap: int = 64  # tokens that two windows share
+    nested: str = "refuse"  # outer: of spans that overlap the longer is learned, and `misaligned` lists the other
+
+    def __post_init__(self) -> None:
+        check_known(self, unit=("auto", "word", "piece"), nested=("refuse", "outer"))
+        check_least(self, "overlap", least=0)
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    overlap: int = 128  # tokens that two windows share; never more than a third of a window
+    max_answer_tokens: int | None = None  # None: what covers 99.5 % of the training answers, 30 to 200
+    n_best: int = 20
+    no_answer: str = "auto"  # yes, no; auto: yes if training has questions without an answer
+    scorer: str = "auto"  # squad (words), cmrc (汉字 by character); auto: cmrc if most training answers have 汉字
+
+    def __post_init__(self) -> None:
+        check_known(self, no_answer=("auto", "yes", "no"), scorer=("auto", "squad", "cmrc"))
+        check_least(self, "overlap", least=0)
+        check_least(self, "n_best", "max_answer_tokens")
+
+
+@dataclass(frozen=True)
+class ChoiceSettings:
+    overlap: int = 128  # tokens that two windows share; never more than a third of a window
+
+    def __post_init__(self) -> None:
+        check_least(self, "overlap", least=0)

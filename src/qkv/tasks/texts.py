@@ -38,37 +38,13 @@ from qkv.data.windows import BothOrders, Windowed, merge_windows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import TakesHead
 from qkv.models.folders.fields import SentenceFiles
-from qkv.tasks.task import Calibration, FloatArray, Scores, ShownPart, Task, Weighed, round_result
+from qkv.tasks.task import Calibration, ClassifySettings, FloatArray, Scores, ShownPart, Task, Weighed, round_result
 from qkv.tasks.transfer import TaskModel, Transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.linear import Classes, Labels, Numbers, Targets
 from qkv.train.loop import Term
 
-_KINDS = ("auto", "single", "multi", "regression")
-_PAIRS = ("auto", "ordered", "both")
-_POOLINGS = ("auto", "cls", "first", "mean")
-_FITS = ("auto", "linear", "steps")
 Extra = Mapping[str, NDArray[np.float32]]
-
-
-@dataclass(frozen=True)
-class ClassifySettings:
-    kind: str = "auto"  # single: one label; multi: any number of labels; regression: a number
-    train_windows: int = 4  # of a long text, in one epoch
-    overlap: int = 64  # tokens that two windows share
-    pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
-    pooling: str = "auto"  # cls, first or mean: the vector that the head reads; auto: what the encoder was made for
-    normalize: bool | None = None  # scale that vector to a fixed length; None: as the folder declares; not for cls
-    fit: str = "auto"  # of transfer features: linear (to the optimum) or steps; auto: linear, steps with epochs or lr
-
-    def __post_init__(self) -> None:
-        for name, known in (("kind", _KINDS), ("pairs", _PAIRS), ("pooling", _POOLINGS), ("fit", _FITS)):
-            if (value := getattr(self, name)) not in known:
-                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
-        if self.train_windows < 1 or self.overlap < 0:
-            raise InputError("train_windows must be 1 or more, and overlap 0 or more.")
-        if self.normalize and self.pooling == "cls":
-            raise InputError("classify.normalize is for the poolings first and mean, not for cls: leave one out.")
 
 
 BEFORE_POOLING = ClassifySettings(pooling="cls", fit="steps")

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,7 +31,6 @@ from torch.nn import functional
 from qkv.data.batch import IGNORE, Batch
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import READS_POOLED, LinearHead, WithHeads
-from qkv.models.gpt.encoder import GPTEncoder
 from qkv.nn.convolution import mean_over_rows
 from qkv.nn.gpu.layers import word_loss
 from qkv.nn.multihead import Packed
@@ -231,6 +231,11 @@ WEIGHT = 0.5
 TERM = "language_model"
 
 
+@runtime_checkable
+class _PredictsWords(Protocol):
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor | None]: ...
+
+
 @dataclass(frozen=True)
 class WithLanguageModel:
     task: Objective[Batch]
@@ -247,7 +252,7 @@ class WithLanguageModel:
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
         assert isinstance(model, TaskModel)
         encoder = model.network.encoder
-        assert isinstance(encoder, GPTEncoder), "only a GPT has words to predict"
+        assert isinstance(encoder, _PredictsWords), "only a GPT has words to predict"
         hidden = model.hidden(batch)  # (N, D)
         read = replace(batch, labels={**batch.labels, VECTORS: model.of(hidden, batch)})
         words = word_loss(*encoder.before_words(hidden), next_word_targets(batch, self.words))

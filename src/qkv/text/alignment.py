@@ -15,6 +15,7 @@ or to the one that read it is the caller's choice.
 Shapes: T tokens of the translation, S tokens of the source, W and X words of them.
 """
 
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -216,11 +217,11 @@ def _kind(character: str) -> str:
     return "letter" if category[0] in "LN" else "mark"
 
 
-_ranges = [(CHINESE[at], CHINESE[at + 2]) for at in range(0, len(CHINESE), 3)]  # "a-bc-d"
+_chinese = re.compile(f"[{CHINESE}]")
 
 
 def _is_chinese(character: str) -> bool:
-    return any(first <= character <= last for first, last in _ranges)
+    return _chinese.match(character) is not None
 
 
 def _is_inside(text: str, place: int) -> bool:

@@ -132,9 +132,11 @@ LANGUAGE_NAMES = {
 """Names of languages in English and Chinese."""
 
 COUNTRIES = dict(
-    pair.split(":")
-    for pair in "cn:zh hk:zh chn:zh us:en gb:en au:en jp:ja jap:ja at:de by:be cz:cs dk:da gr:el il:he ir:fa mx:es "
-    "rs:sr ua:uk vn:vi al:sq".split()
+    re.findall(
+        r"(\w+):(\w+)",
+        "cn:zh hk:zh chn:zh us:en gb:en au:en jp:ja jap:ja at:de by:be cz:cs dk:da gr:el il:he ir:fa mx:es rs:sr ua:uk "
+        "vn:vi al:sq",
+    )
 )
 """Country codes that are not language codes, and the language meant. (kr, se, tw and others are both.)"""
 

@@ -216,8 +216,10 @@ def is_traditional(character: str) -> bool:
 # and a resumed run the same tokens. `qkv convert FOLDER NEW --fold width,emoji` writes another folder.
 
 FOLDS = ("width", "emoji", "simplified")
-_WIDE = [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]
-_NARROW = {code: code - 0xFEE0 for code in _WIDE}
+_NARROW = str.maketrans(
+    "０１２３４５６７８９ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺａｂｃｄｅｆｇｈｉｊｋｌｍｎｏｐｑｒｓｔｕｖｗｘｙｚ",
+    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+)
 # pictographs, dingbats and weather, regional indicators; without the digits and marks that Unicode calls emoji, too
 _EMOJI = "[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55\u231a\u231b\u23e9-\u23fa]"
 _emoji = re.compile(_EMOJI)

@@ -24,51 +24,43 @@ SPECIAL = ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
 CONTINUES = "##"  # prefix of a subword that does not begin a word: "tokens" = "token" + "##s"
 LONGEST_WORD = 100  # characters; longer words become [UNK]: most are addresses or noise
 
-
-def _ranges(*pairs: tuple[int, int]) -> str:
-    """The inside of a regular expression's [...] for inclusive ranges of code points."""
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in pairs)
-
-
 # Characters that become a plain space: tab, line ends, and every Unicode space, including the full-width U+3000.
 WHITE = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
 # Unicode blocks of 汉字. Kana, Hangul and the letters of other scripts are not included: they are written with spaces,
 # or stay together as words. Chinese punctuation is split off later, as punctuation.
-CHINESE = _ranges(
-    (0x4E00, 0x9FFF),  # CJK Unified Ideographs: nearly all of modern Chinese
-    (0x3400, 0x4DBF),  # Extension A: 㐂
-    (0x20000, 0x2A6DF),  # Extension B: 𠮷 𪚥
-    (0x2A700, 0x2B73F),  # Extension C
-    (0x2B740, 0x2B81F),  # Extension D
-    (0x2B920, 0x2CEAF),  # Extension E; Google's file begins it rightly at 2B820, the Rust library at 2B920
-    (0xF900, 0xFAFF),  # Compatibility Ideographs
-    (0x2F800, 0x2FA1F),  # Compatibility Supplement
+CHINESE = (
+    "\u4e00-\u9fff"  # CJK Unified Ideographs: nearly all of modern Chinese
+    "\u3400-\u4dbf"  # Extension A: 㐂
+    "\U00020000-\U0002a6df"  # Extension B: 𠮷 𪚥
+    "\U0002a700-\U0002b73f"  # Extension C
+    "\U0002b740-\U0002b81f"  # Extension D
+    "\U0002b920-\U0002ceaf"  # Extension E; Google's file begins it rightly at 2B820, the Rust library at 2B920
+    "\uf900-\ufaff"  # Compatibility Ideographs
+    "\U0002f800-\U0002fa1f"  # Compatibility Supplement
 )  # Extensions F, G and later are newer than BERT and are not separated.
 
 # The Rust library has the categories of Unicode 8 (2015) and the decompositions of Unicode 9; Python has those of its
 # own release. For exact agreement, characters in these ranges have no category here. The ranges contain no older
 # combining mark, punctuation mark or control, so they can be wide; they are valid up to Unicode 18.
-NEWER = _ranges(
-    *((0x5C8, 0x5C9), (0x61D, 0x61D), (0x7FD, 0x7FD), (0x890, 0x8E2), (0x9FD, 0x9FE), (0xA76, 0xA76), (0xAFA, 0xAFF)),
-    *((0xB53, 0xB55), (0xC04, 0xC3C), (0xC77, 0xC77), (0xC84, 0xC84), (0xD00, 0xD00), (0xD3B, 0xD3C), (0xD81, 0xD81)),
-    *((0xEBA, 0xEBA), (0xECE, 0xECE), (0x1715, 0x1715), (0x180F, 0x1886), (0x1ABF, 0x1AF0), (0x1B4E, 0x1B4F)),
-    *((0x1B7D, 0x1B7F), (0x1DF6, 0x1DFB), (0x2E43, 0x2E63), (0xA82C, 0xA82C), (0xA8C5, 0xA8C5), (0xA8FF, 0xA8FF)),
-    *((0xA9BD, 0xA9BD), (0x105C9, 0x105E4), (0x10D24, 0x10F89), (0x11070, 0x11074), (0x110C2, 0x110CD)),
-    *((0x111CF, 0x111CF), (0x1123E, 0x11241), (0x1133B, 0x1133B), (0x11383, 0x1145E), (0x11660, 0x1166C)),
-    *((0x116B9, 0x116B9), (0x1182F, 0x11FFF), (0x12FF1, 0x1612F), (0x16D68, 0x16F4F), (0x16FE2, 0x16FF1)),
-    *((0x1CF00, 0x1D128), (0x1D250, 0x1D281), (0x1E000, 0x1E6F5), (0x1E944, 0x1E95F)),
+NEWER = (
+    "\u05c8-\u05c9\u061d-\u061d\u07fd-\u07fd\u0890-\u08e2\u09fd-\u09fe\u0a76-\u0a76\u0afa-\u0aff\u0b53-\u0b55"
+    "\u0c04-\u0c3c\u0c77-\u0c77\u0c84-\u0c84\u0d00-\u0d00\u0d3b-\u0d3c\u0d81-\u0d81\u0eba-\u0eba\u0ece-\u0ece"
+    "\u1715-\u1715\u180f-\u1886\u1abf-\u1af0\u1b4e-\u1b4f\u1b7d-\u1b7f\u1df6-\u1dfb\u2e43-\u2e63\ua82c-\ua82c"
+    "\ua8c5-\ua8c5\ua8ff-\ua8ff\ua9bd-\ua9bd\U000105c9-\U000105e4\U00010d24-\U00010f89\U00011070-\U00011074"
+    "\U000110c2-\U000110cd\U000111cf-\U000111cf\U0001123e-\U00011241\U0001133b-\U0001133b\U00011383-\U0001145e"
+    "\U00011660-\U0001166c\U000116b9-\U000116b9\U0001182f-\U00011fff\U00012ff1-\U0001612f\U00016d68-\U00016f4f"
+    "\U00016fe2-\U00016ff1\U0001cf00-\U0001d128\U0001d250-\U0001d281\U0001e000-\U0001e6f5\U0001e944-\U0001e95f"
 )
 # Combining marks of Unicode 9: without a category, but reordered with their neighbours when a text is decomposed.
-NINE = _ranges((0x8D4, 0x8E1), (0x1DFB, 0x1DFB), (0x11442, 0x11446), (0x11C3F, 0x11C3F), (0x1E000, 0x1E02A))
-NINE += _ranges((0x1E944, 0x1E94A))
+NINE = "\u08d4-\u08e1\u1dfb-\u1dfb\U00011442-\U00011446\U00011c3f-\U00011c3f\U0001e000-\U0001e02a\U0001e944-\U0001e94a"
 # Characters whose category changed after Unicode 8, with their old category.
 CHANGED = {"\u166d": "Po", "\u1734": "Mn", "\U000111c9": "Po", "\U0001171e": "Mn"}
 # Capitals of Unicode 15 to 17, which the Rust standard library has and older Python versions lack.
 CAPITALS = {0x1C89: 0x1C8A, 0xA7CB: 0x264, 0xA7DC: 0x19B}
-CAPITALS |= {code: code + 1 for code in (0xA7CC, 0xA7CE, 0xA7D2, 0xA7D4, 0xA7DA)}
-CAPITALS |= {code: code + 0x20 for code in range(0x10D50, 0x10D66)}
-CAPITALS |= {code: code + 0x1B for code in range(0x16EA0, 0x16EB9)}
+CAPITALS |= {0xA7CC: 0xA7CD, 0xA7CE: 0xA7CF, 0xA7D2: 0xA7D3, 0xA7D4: 0xA7D5, 0xA7DA: 0xA7DB}
+CAPITALS |= zip(range(0x10D50, 0x10D66), range(0x10D70, 0x10D86), strict=True)
+CAPITALS |= zip(range(0x16EA0, 0x16EB9), range(0x16EBB, 0x16ED4), strict=True)
 
 _white = re.compile(f"[{WHITE}]")
 _chinese = re.compile(f"[{CHINESE}]")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TextIO, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TextIO, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,6 @@ from torch import Tensor
 from qkv.errors import InputError
 from qkv.files import write_text
 from qkv.text.messages import translate
-from qkv.train.ahead import Built
 
 ASIDE = 1000  # maximum number of steps whose figures stay on the device
 
@@ -201,6 +200,14 @@ class Sized(Protocol):
 
 
 _S = TypeVar("_S", bound=Sized)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Built(Generic[_T]):
+    value: _T
+    waited: float  # seconds the loop waited for it
+    building: float  # seconds to build it, mostly during earlier steps
 
 
 @dataclass

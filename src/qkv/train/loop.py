@@ -14,14 +14,19 @@ nor networks. It guarantees:
 
 import math
 import platform
+import signal
 import statistics
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -30,9 +35,8 @@ from torch import Tensor, nn
 
 from qkv.errors import InputError
 from qkv.train import run_folder
-from qkv.train.ahead import Built, batches_ahead, build_ahead, interruptible
-from qkv.train.device import Sizes, memory_for, savings, seed_draws, too_large
-from qkv.train.log import Clock, Log, Progress, Window, measure_peak
+from qkv.train.device import Sizes, count_cores, memory_for, savings, seed_draws, too_large
+from qkv.train.log import Built, Clock, Log, Progress, Window, measure_peak
 from qkv.train.optim import PRECISIONS, TrainConfig, adamw, muon, optimizer_tensors, restore_optimizer
 from qkv.train.run_folder import Outcome
 
@@ -77,6 +81,7 @@ class Trainable(Protocol):
 
 
 _B = TypeVar("_B", bound=Trainable)
+_T = TypeVar("_T")
 B_contra = TypeVar("B_contra", bound=Trainable, contravariant=True)
 
 
@@ -465,3 +470,97 @@ def environment(device: torch.device = CPU) -> dict[str, Any]:
 def _summary(result: Mapping[str, Any], left_out: str | None) -> str:
     shown = {name: value for name, value in result.items() if isinstance(value, float) and name != left_out}
     return ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
+
+
+# --- Batches are built ahead in threads.
+
+_TURN = 1e-5
+"""Thread switch interval in seconds while batches are built: a loop that feeds a GPU waits for the interpreter lock
+hundreds of times a step, and Python's default of 5 ms is longer than a short step."""
+
+
+def build_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 1) -> Generator[Built[_T]]:
+    """Yield build(start), …, build(stop − 1) in order, building up to `ahead` values in advance.
+
+    `ahead` threads build, so at most `ahead` values are in progress or waiting. Threads suffice, since numpy releases
+    the interpreter lock while it works on large arrays.
+    """
+
+    def timed(number: int) -> tuple[_T, float]:
+        begin = time.perf_counter()
+        return build(number), time.perf_counter() - begin
+
+    if start >= stop:
+        return
+    with _ShortTurns(), ThreadPoolExecutor(ahead, thread_name_prefix="qkv-batches") as pool:
+        upcoming = deque(pool.submit(timed, number) for number in range(start, min(stop, start + ahead)))
+        try:
+            for number in range(start, stop):
+                begin = time.perf_counter()
+                value, building = upcoming.popleft().result()
+                waited = time.perf_counter() - begin
+                if number + ahead < stop:
+                    upcoming.append(pool.submit(timed, number + ahead))
+                yield Built(value, waited, building)
+        finally:
+            for left in upcoming:
+                left.cancel()
+
+
+class _ShortTurns:
+    """Context with a short thread switch interval, counted because the interval is one setting for the process."""
+
+    lock, inside, before = threading.Lock(), 0, 0.0
+
+    def __enter__(self) -> None:
+        kind = type(self)
+        with kind.lock:
+            if not kind.inside:
+                kind.before = sys.getswitchinterval()
+                sys.setswitchinterval(min(kind.before, _TURN))
+            kind.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        kind = type(self)
+        with kind.lock:
+            kind.inside -= 1
+            if not kind.inside:
+                sys.setswitchinterval(kind.before)
+
+
+def batches_ahead(device: torch.device) -> int:
+    """Return how many batches to build in advance: one on a CPU, where training needs the cores."""
+    return 1 if device.type == "cpu" else max(1, min(8, count_cores() // 2))
+
+
+# --- Ctrl-C.
+
+
+@dataclass
+class Interruption:
+    signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Record the first SIGINT or SIGTERM and continue; the second has its default effect."""
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption  # only the main thread may set handlers
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interruption.signal = number
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -163,7 +163,7 @@ class Outcome:
 
 CONFIG = "config.toml"
 TRAINING_TEXTS = "training_texts.bin"
-"""Hashes of the training texts of a fine-tuning run (data/same_texts.py), by which `evaluate` recognises them."""
+"""Hashes of the training texts of a fine-tuning run (`KnownTexts`), by which `evaluate` recognises them."""
 _OURS = (
     *(CONFIG, "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl", "points.jsonl"),
     *("report.html", "result.json", "model", "translations.tsv", "tokenizer", TRAINING_TEXTS),
@@ -335,16 +335,3 @@ class Sessions:
 
 
 # --- The model folder of a run.
-
-
-def model_folder(path: Path) -> Path:
-    """The model folder of a run; any other folder unchanged."""
-    if (path / "config.json").exists() or not (path / CONFIG).is_file():
-        return path
-    if not (path / "model" / "config.json").is_file():
-        job = job_of(path) or "pretrain"
-        if job == "curve":
-            raise InputError(f"{path} is a learning curve, which has no model. Fine-tune one: qkv finetune.")
-        verb = JOBS[job].verb
-        raise InputError(f"{path} is a run that is not finished. Go on with it: qkv {verb} --resume {path}.")
-    return path / "model"

@@ -18,7 +18,7 @@ from qkv.errors import InputError
 from qkv.metrics.numbers import pearson
 from qkv.tasks.answer import AnswerResult
 from qkv.tasks.classify import Regression
-from qkv.tasks.texts import ClassifySettings
+from qkv.tasks.task import ClassifySettings
 from tests.support import labelled_sets as sets
 from tests.support.task_folders import task_folder
 

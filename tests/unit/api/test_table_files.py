@@ -3,6 +3,7 @@
 import csv
 import gc
 import json
+import sys
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import qkv
 from qkv.api.model import Model, load
 from qkv.api.table_files import TABLES, rename_taken, table_file
 from qkv.cli.main import main
+from qkv.cli.options import quick_start
 from qkv.errors import InputError
 from qkv.models.folders.own import add_to_record
 from tests.support.task_folders import task_folder
@@ -277,6 +279,16 @@ def test_nothing_is_collected_before_the_model_is_there(classifier: Path, monkey
     monkeypatch.setattr("qkv.api.model.load_for", loaded)
     assert main(["predict", str(classifier), "the cat"]) == 0
     assert seen == [False] and gc.isenabled()
+
+
+def test_what_torch_brings_is_never_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch")
+    with quick_start():
+        assert not gc.isenabled()
+    try:
+        assert gc.isenabled() and gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_a_model_that_was_not_fine_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,10 +16,10 @@ from qkv.data.labelled.examples import AnswerExample, Place
 from qkv.data.labelled.examples import AnswerSpan as Accepted
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.tasks.answer import AnswerResult, AnswerSettings, AnswerTask
+from qkv.tasks.answer import AnswerResult, AnswerTask
 from qkv.tasks.answer_features import END, START, AnswerFeatures
 from qkv.tasks.predictor import infer
-from qkv.tasks.task import Calibration, Scores, Task
+from qkv.tasks.task import AnswerSettings, Calibration, Scores, Task
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import SMALL, make_tokenizer
@@ -286,7 +286,7 @@ def test_a_task_comes_back_from_its_record() -> None:
     [
         ({"no_answer": "yse"}, "Unknown no_answer 'yse'. Did you mean 'yes'?"),
         ({"scorer": "rouge"}, "Unknown scorer 'rouge'. Known: auto, squad, cmrc."),
-        ({"overlap": -1}, "overlap must be 0 or more"),
+        ({"overlap": -1}, "overlap must be at least 0"),
         ({"n_best": 0}, "at least 1"),
         ({"max_answer_tokens": 0}, "at least 1"),
     ],

@@ -9,12 +9,13 @@ import pytest
 from qkv.cli.terminal import baseline_lines
 from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Span, TagExample, TextExample
 from qkv.tasks import baselines
-from qkv.tasks.answer import AnswerSettings, AnswerTask
+from qkv.tasks.answer import AnswerTask
 from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, score_constant, terms
-from qkv.tasks.choice import ChoiceSettings, ChoiceTask
+from qkv.tasks.choice import ChoiceTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
 from qkv.tasks.table import AnyTask
-from qkv.tasks.tag import TagLabels, TagSettings, TagTask
+from qkv.tasks.tag import TagLabels, TagTask
+from qkv.tasks.task import AnswerSettings, ChoiceSettings, TagSettings
 from qkv.tasks.texts import BEFORE_POOLING
 from qkv.text.messages import translate
 

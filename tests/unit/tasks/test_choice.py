@@ -12,9 +12,9 @@ from qkv.data.labelled.examples import ChoiceExample, Place
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.tasks.choice import SLOT, TARGET, WINDOWS, ChoiceFeatures, ChoiceResult, ChoiceSettings, ChoiceTask
+from qkv.tasks.choice import SLOT, TARGET, WINDOWS, ChoiceFeatures, ChoiceResult, ChoiceTask
 from qkv.tasks.predictor import infer
-from qkv.tasks.task import Calibration, Task
+from qkv.tasks.task import Calibration, ChoiceSettings, Task
 from qkv.tasks.transfer import TaskModel
 from tests.support.folders import SMALL, make_tokenizer
 
@@ -203,7 +203,7 @@ def test_other_bad_input() -> None:
     long = ChoiceExample("猫 " * 40, "狗 " * 20, ("大", "小"), 0, place=Place("c3.json", 4))
     with pytest.raises(InputError, match="c3.json, line 4: the question with its longest choice has 21 tokens"):
         built(long, max_length=26)
-    with pytest.raises(InputError, match="overlap must be 0 or more"):
+    with pytest.raises(InputError, match="overlap must be at least 0"):
         ChoiceSettings(overlap=-1)
     with pytest.raises(InputError, match="no training example"):
         ChoiceTask.learn([], ChoiceSettings(), TOKENIZER)

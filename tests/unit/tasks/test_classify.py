@@ -12,8 +12,8 @@ from qkv.errors import InputError
 from qkv.models.bert.network import BertWithHeads
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel, infer_label_kind, learn, restore_task
 from qkv.tasks.predictor import infer
-from qkv.tasks.task import Calibration, Task
-from qkv.tasks.texts import ClassifySettings, TextTask, pool_windows
+from qkv.tasks.task import Calibration, ClassifySettings, Task
+from qkv.tasks.texts import TextTask, pool_windows
 from qkv.tasks.transfer import TaskModel
 from tests.support.folders import make_model, make_tokenizer
 

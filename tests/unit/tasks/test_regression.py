@@ -8,7 +8,7 @@ import torch
 from qkv.data.labelled.examples import TextExample
 from qkv.models.bert.network import BertWithHeads
 from qkv.tasks.classify import PredictedNumber, Regression, learn, restore_task
-from qkv.tasks.texts import ClassifySettings
+from qkv.tasks.task import ClassifySettings
 from qkv.tasks.transfer import TaskModel
 from tests.support.folders import make_model, make_tokenizer
 

@@ -17,9 +17,9 @@ from qkv.data.labelled.reader import labelled
 from qkv.errors import InputError
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.tasks.tag import Entity, TagLabels, TagResult, TagSettings, TagTask
+from qkv.tasks.tag import Entity, TagLabels, TagResult, TagTask
 from qkv.tasks.tag_units import TagFeatures, cut_units, tokenize_texts
-from qkv.tasks.task import Calibration
+from qkv.tasks.task import Calibration, TagSettings
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import make_model, make_tokenizer
@@ -321,7 +321,7 @@ def test_nothing_to_learn_from() -> None:
         TagTask.learn([TagExample("好", (), place=Place("a.conll", 1))], TagSettings(), TOKENIZER)
     with pytest.raises(InputError, match="Unknown unit 'words'.*'word'"):
         TagSettings(unit="words")
-    with pytest.raises(InputError, match="nested is 'refuse' or 'outer', not 'inner'"):
+    with pytest.raises(InputError, match="Unknown nested 'inner'"):
         TagSettings(nested="inner")
     with pytest.raises(InputError, match="Class weights"):
         tag(crf=True).objective([1.0] * 5)

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from qkv.errors import InputError
+from qkv.models.folders.hub import locate
 from qkv.train.device import device_named, seed_draws
-from qkv.train.run_folder import model_folder
 
 
 def test_the_model_of_a_run(tmp_path: Path) -> None:
-    assert model_folder(tmp_path) == tmp_path, "what is no run is left as it is"
+    assert locate(tmp_path) == tmp_path, "what is no run is left as it is"
     (tmp_path / "config.toml").write_text("")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    assert model_folder(tmp_path) == tmp_path / "model"
-    assert model_folder(tmp_path / "model") == tmp_path / "model"
+    assert locate(tmp_path) == tmp_path / "model"
+    assert locate(tmp_path / "model") == tmp_path / "model"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_model_of_a_run(tmp_path: Path) -> None:
 def test_a_run_without_a_model(tmp_path: Path, settings: str, message: str) -> None:
     (tmp_path / "config.toml").write_text(settings)
     with pytest.raises(InputError, match=message):
-        model_folder(tmp_path)
+        locate(tmp_path)
 
 
 def test_a_device_that_is_there() -> None:

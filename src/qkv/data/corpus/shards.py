@@ -35,7 +35,6 @@ from qkv.files import read_object, replaced_file, sha256_of
 from qkv.text.tokenizer import Tokenizer
 
 _TYPES = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
-_NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
 
 
 def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -63,10 +62,11 @@ class _Written(NamedTuple):
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Written:
     """Write arrays of one dimension atomically; the widest types first, so that all are aligned."""
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
+    types = {np.dtype(kind): name for name, kind in _TYPES.items()}
     header: dict[str, Any] = {}
     end = 0
     for name, array in ordered:
-        header[name] = {"dtype": _NAMES[array.dtype], "shape": [len(array)], "data_offsets": [end, end + array.nbytes]}
+        header[name] = {"dtype": types[array.dtype], "shape": [len(array)], "data_offsets": [end, end + array.nbytes]}
         end += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

@@ -6,8 +6,10 @@ Spans are in characters: `text[start:end]` of the user's text, independent of an
 import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 from unicodedata import normalize
 
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError
+from qkv.files import replaced_file
 
 
 class Place(NamedTuple):
@@ -465,3 +468,32 @@ def choose_held_out(
             chosen[here] = True
             taken.update(adds)
     return chosen
+
+
+# --- Files of known texts, 8 bytes each: which examples a model was trained on.
+
+
+def hash_texts(texts: Sequence[str]) -> int:
+    """The hash of one example, of one text or several; the same on every machine, unlike Python's own."""
+    return int.from_bytes(blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+class KnownTexts:
+    """The hashes of the texts of a file that `write` made."""
+
+    def __init__(self, hashes: Iterable[int]) -> None:
+        self._hashes = frozenset(hashes)
+
+    def __contains__(self, texts: Sequence[str]) -> bool:
+        return hash_texts(texts) in self._hashes
+
+    @staticmethod
+    def write(file: Path, examples: Iterable[Sequence[str]]) -> None:
+        with replaced_file(file) as part:
+            part.write_bytes(np.array(sorted({hash_texts(texts) for texts in examples}), "<u8").tobytes())
+
+    @classmethod
+    def read(cls, file: Path) -> "KnownTexts | None":
+        """None if there is no such file, or it is damaged."""
+        data = file.read_bytes() if file.is_file() else b""
+        return cls(np.frombuffer(data, "<u8").tolist()) if data and len(data) % 8 == 0 else None

@@ -373,7 +373,7 @@ def _of_records(records: list[dict[str, Any]]) -> str | None:
 
 def _of_names(names: list[str] | tuple[str, ...]) -> str | None:
     keys = {column_key(name) for name in names}
-    if keys & set(_choices) or find_choice_columns(names):
+    if keys & _choices or find_choice_columns(names):
         return "choice"
     if keys & set(USUAL_NAMES["question"][0].split()) and keys & set(USUAL_NAMES["context"][0].split()):
         return "answer"
@@ -384,9 +384,9 @@ def _is_spans(value: object) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], list | dict))
 
 
-_spans = {name for rank in SPAN_NAMES for name in rank.split()}
-_labels = {name for rank in USUAL_NAMES["label"][:2] for name in rank.split()}  # a score alone may be anything
-_choices = USUAL_NAMES["choices"][0].split()
+_spans = set(" ".join(SPAN_NAMES).split())
+_labels = set(" ".join(USUAL_NAMES["label"][:2]).split())  # a score alone may be anything
+_choices = set(USUAL_NAMES["choices"][0].split())
 
 
 # --- The table of labellings: how the examples of each task are written in files.
@@ -453,7 +453,7 @@ _CHOICES = Labelling(
     numbered=question_files.choice_roles,
 )
 
-LABELLINGS = {one.task: one for one in (_TEXTS, _SPANS, _QUESTIONS, _CHOICES)}
+LABELLINGS = {"classify": _TEXTS, "tag": _SPANS, "answer": _QUESTIONS, "choice": _CHOICES}
 
 
 def labelling_for(task: str) -> Labelling:

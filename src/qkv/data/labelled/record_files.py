@@ -14,7 +14,7 @@ from typing import Any
 
 from qkv.data.labelled.binary_tables import RecordTable, plain_value
 from qkv.data.labelled.examples import Example, Fault, Place, TextExample
-from qkv.data.labelled.json_values import Value, container_of, number_values, read_json_values
+from qkv.data.labelled.json_values import Value, number_values, read_json_values
 from qkv.data.labelled.opened import (
     Beginning,
     BrokenUnit,
@@ -149,8 +149,7 @@ def _check_width(
     )
 
 
-def open_json(start: Beginning, wanted: Wanted, container: str | None = None) -> OpenedFile:
-    container = container or container_of(start) or "json"
+def open_json(start: Beginning, wanted: Wanted, container: str) -> OpenedFile:
     if container == "json" and start.ending != ".jsonl" and sum(bool(line.strip()) for line in start.lines) == 1:
         wanted = wanted._replace(unit=wanted.labelling.counted)  # all would be on line 1
 

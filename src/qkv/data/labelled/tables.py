@@ -17,7 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +69,7 @@ def column_key(name: str) -> str:
     return _dropped.sub("", unicodedata.normalize("NFKC", name).casefold())
 
 
-_KNOWN = {name for ranks in USUAL_NAMES.values() for rank in ranks for name in rank.split()} | {
-    name for pair in _PAIRS.split(", ") for name in pair.split()
-}
+_KNOWN = {*_PAIRS.replace(",", " ").split(), *" ".join(chain(*USUAL_NAMES.values())).split()}
 
 
 def is_header(cells: Sequence[str], given: Mapping[str, str]) -> bool:

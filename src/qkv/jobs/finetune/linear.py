@@ -26,13 +26,12 @@ from qkv.tasks.predictor import Vectors
 from qkv.tasks.task import Features
 from qkv.tasks.texts import TextTask, linear_targets
 from qkv.tasks.transfer import TaskModel
-from qkv.train.ahead import interruptible
 from qkv.train.linear import Standard, Tried, fit_linear, fold_numbers, try_strengths
 from qkv.train.log import Log, Progress
-from qkv.train.loop import Best, Job
+from qkv.train.loop import Best, Job, interruptible
 from qkv.train.run_folder import Outcome
 
-STRENGTHS = tuple(10.0 ** (half / 2) for half in range(8, -3, -1))
+STRENGTHS = (10.0**4, 10.0**3.5, 10.0**3, 10.0**2.5, 10.0**2, 10.0**1.5, 10.0, 10.0**0.5, 1.0, 10.0**-0.5, 10.0**-1)
 """Of the penalty, from strong to weak: the fit of one is a good start for the next."""
 _RISES = 2  # losses above the lowest after which weaker penalties are not tried
 _FOLDS = 5
@@ -159,7 +158,7 @@ class HeadFit:
         """Nothing to do: the fitted head is in place."""
 
 
-def fitted_strength(log: Sequence[dict[str, Any]]) -> float | None:
-    """The strength that a log of `HeadFit` chose; None for a log of steps."""
-    tried = [line for line in log if "strength" in line]
-    return min(tried, key=lambda line: line["loss"])["strength"] if tried else None
+def fitted_strength(log: Sequence[dict[str, Any]]) -> float:
+    """The strength that a log of `HeadFit` chose."""
+    strength: float = min((line for line in log if "strength" in line), key=lambda line: line["loss"])["strength"]
+    return strength

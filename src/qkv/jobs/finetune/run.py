@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from qkv.data.batch import Batch
-from qkv.data.same_texts import KnownTexts
+from qkv.data.labelled.examples import KnownTexts
 from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
@@ -38,6 +38,7 @@ from qkv.jobs.finetune.training import (
     Prepared,
     build_trainer,
     compute_vectors,
+    is_fitted,
     prepare_examples,
     resolve_time,
     seed_folder,
@@ -112,7 +113,7 @@ def finish(
         baselines=compared.dev,
         test_baselines=compared.test,
         left_out_baseline=compared.left_out,
-        strength=fitted_strength(read_run(out / seed_folder(config, best)).steps),
+        strength=fitted_strength(read_run(out / seed_folder(config, best)).steps) if is_fitted(prepared) else None,
         seeds=seeds,
         cost=_cost(out, config, model, trained, sessions, best),
         calibration=found.facts,

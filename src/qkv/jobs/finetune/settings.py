@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from qkv.config import JobSettings, Requested, merge
+from qkv.config import JobSettings, Requested, check_least, merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
 from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, explain_missing
@@ -21,16 +21,13 @@ from qkv.models.folders.own import CONFIG
 from qkv.models.plain.folder import build_untrained, check_sizes, count_layers
 from qkv.models.plain.network import READER_KINDS, ReaderSettings
 from qkv.models.table import describe_model, open_model
-from qkv.tasks.answer import AnswerSettings
-from qkv.tasks.choice import ChoiceSettings
 from qkv.tasks.table import TASKS, find_task
-from qkv.tasks.tag import TagSettings
-from qkv.tasks.texts import ClassifySettings
+from qkv.tasks.task import AnswerSettings, ChoiceSettings, ClassifySettings, TagSettings
 from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import AUTO, fastest_device
 from qkv.train.loop import TrainConfig
-from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
+from qkv.train.run_folder import check_folder_sha256, folder_sha256
 
 CLASS_WEIGHTS = ("none", "auto")
 
@@ -108,14 +105,8 @@ class FinetuneConfig:
         find_task(self.task)
         if self.class_weights not in CLASS_WEIGHTS:
             raise InputError(f"class_weights is {' or '.join(CLASS_WEIGHTS)}, not '{self.class_weights}'.")
-        for name in ("seeds", "texts_per_step"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if self.evaluations is not None and self.evaluations < 1:
-            raise InputError(f"evaluations must be at least 1, not {self.evaluations}.")
-        for name in ("tokens_per_step", "tokens_at_once", "max_length"):
-            if (value := getattr(self, name)) is not None and value < 8:
-                raise InputError(f"{name} must be at least 8, not {value}.")
+        check_least(self, "seeds", "texts_per_step", "evaluations")
+        check_least(self, "tokens_per_step", "tokens_at_once", "max_length", least=8)
         if self.epochs is not None and not 0 < self.epochs < 10_000:
             raise InputError(f"epochs must be more than 0, not {self.epochs}.")
         if not 0 < self.layer_decay <= 1:
@@ -237,7 +228,7 @@ def is_scratch(model: str) -> bool:
 def locate_model(model: str) -> str:
     """Return the absolute path of the model, or scratch:KIND unchanged."""
     if not is_scratch(model):
-        place = locate_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
+        place = locate_vectors(model) if Path(model).expanduser().is_file() else locate(model)
         if place.is_file() and (place.parent / CONFIG).is_file():
             locate(model)  # part of a model: it says that the folder is wanted
         return str(place)
@@ -340,14 +331,14 @@ def start_model(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[Fi
     check_sources(config)
     check_encoder_sizes(config)
     if not is_scratch(config.model):
-        opened = _open_start(model_folder(locate(config.model)))
+        opened = _open_start(locate(config.model))
         path = opened.path.resolve()
         return replace(config, model=str(path), model_sha256=folder_sha256(path)), opened
     reader = build_encoder(config, tell)  # first: it says what is wrong with the sources
     config = replace(
         config,
         embeddings=None if config.embeddings is None else str(locate_vectors(config.embeddings).resolve()),
-        tokenizer=None if config.tokenizer is None else str(model_folder(locate(config.tokenizer)).resolve()),
+        tokenizer=None if config.tokenizer is None else str(locate(config.tokenizer).resolve()),
     )
     return replace(config, model_sha256=_sources_sha256(config)), reader
 
@@ -403,7 +394,7 @@ def _tokenizer(config: FinetuneConfig, below: Feeds | None) -> Tokenizer:
 
 def _tokenizer_in(name: str) -> Tokenizer:
     """Load the tokenizer of a folder or of the model of a run."""
-    return Tokenizer.load(model_folder(locate(name)))
+    return Tokenizer.load(locate(name))
 
 
 def _facts_below(name: str) -> Facts:

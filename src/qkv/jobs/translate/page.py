@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 
 from qkv.metrics.numbers import perplexity
 from qkv.report.bilingual import Phrase, Words, count, duration, parameter_count, percent, safe, spans
-from qkv.report.charts import Chart, Level, Series
+from qkv.report.charts import Chart, Series
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Section, Settings, Table
 from qkv.report.run_log import (
     RunLog,
     chart_gradient_norm,
     chart_learning_rate,
     cost_rows,
+    loss_levels,
     loss_remarks,
+    pair_series,
     read_run,
     speed_rows,
 )
@@ -26,7 +28,7 @@ _NAMES = {
     "transformer": Phrase("Transformer", "Transformer"),
     "seq2seq": Phrase("Recurrent encoder-decoder (seq2seq)", "循环编码器—解码器（seq2seq）"),
 }
-TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("dev", "验证集")
+DEV = Phrase("dev", "验证集")
 _SHOWN_TIMES = 3  # earlier translations shown per sample
 
 
@@ -166,15 +168,10 @@ def _by_length(score: TranslationScore) -> BarTable:
 
 def _curves(log: RunLog, facts: TranslationFacts) -> Iterator[Chart]:
     seams = tuple(float(step) for step in facts.resumed_from)
-    even = math.log(facts.vocabulary_sizes[-1])
-    level = Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元同样可能"))
     yield Chart(
         Phrase("Loss of the next token, without smoothing", "下一词元的损失（不含标签平滑）"),
-        (
-            Series(TRAINING, log.logged("plain_loss"), smooth=True),
-            Series(EVALUATION, log.evaluated("next_loss"), "evaluation", dots=True),
-        ),
-        levels=(level,),
+        pair_series(log, "plain_loss", "next_loss", DEV),
+        levels=loss_levels(facts.vocabulary_sizes[-1]),
         seams=seams,
         shape="wide",
     )
@@ -186,17 +183,14 @@ def _curves(log: RunLog, facts: TranslationFacts) -> Iterator[Chart]:
             kind = "percent" if key == "exact" else "number"
             yield Chart(
                 title,
-                (Series(EVALUATION, points, "evaluation", dots=True),),
+                (Series(DEV, points, "evaluation", dots=True),),
                 seams=seams,
                 format=kind,
                 from_zero=True,
             )
     yield Chart(
         Phrase("Next-token accuracy", "下一词元的准确率"),
-        (
-            Series(TRAINING, log.logged("plain_accuracy"), smooth=True),
-            Series(EVALUATION, log.evaluated("next_accuracy"), "evaluation", dots=True),
-        ),
+        pair_series(log, "plain_accuracy", "next_accuracy", DEV),
         seams=seams,
         format="percent",
         from_zero=True,

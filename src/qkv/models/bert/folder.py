@@ -10,7 +10,7 @@ from typing import Any
 
 from qkv.models.bert.engine import Folder as Folder
 from qkv.models.bert.engine import family_of_bert, load_like, save_like
-from qkv.models.bert.likes import Architecture, BertLike, usual_classes
+from qkv.models.bert.likes import BertLike, classes_with_next_sentence
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.folders.fields import NEUTRAL, Fields
 from qkv.text.tokenizer import Tokenizer
@@ -74,14 +74,6 @@ HEAD_KEYS: dict[str, dict[str, str]] = {
     "choice": {"linear": "classifier"},
     "span": {"linear": "qa_outputs"},
 }
-
-
-def classes_with_next_sentence(name: str) -> dict[str, Architecture]:
-    return usual_classes(
-        name,
-        ForPreTraining=Architecture(("masked", "next_sentence"), True, "AutoModelForPreTraining", "fill-mask"),
-        ForNextSentencePrediction=Architecture(("next_sentence",), True, "AutoModelForNextSentencePrediction", None),
-    )
 
 
 BERT_NAMES = BertLike(

@@ -57,6 +57,14 @@ def usual_classes(name: str, pooler: bool = True, **changes: Architecture) -> di
     return {f"{name}{ending}": one for ending, one in (first | usual | changes).items()}
 
 
+def classes_with_next_sentence(name: str) -> dict[str, Architecture]:
+    return usual_classes(
+        name,
+        ForPreTraining=Architecture(("masked", "next_sentence"), True, "AutoModelForPreTraining", "fill-mask"),
+        ForNextSentencePrediction=Architecture(("next_sentence",), True, "AutoModelForNextSentencePrediction", None),
+    )
+
+
 @dataclass(frozen=True)
 class BertLike:
     name: str  # the model_type, and the line of the table

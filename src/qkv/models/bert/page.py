@@ -37,56 +37,36 @@ from qkv.report.charts import Chart, ChartPoint, Level, Series, printable
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Samples, Section, Settings, Table
 from qkv.report.page import render_page as page_html
 from qkv.report.remarks import Remark, find_spikes
-from qkv.report.run_log import RunLog, chart_gradient_norm, chart_learning_rate, fillings, number, read_run
-
-TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
+from qkv.report.run_log import (
+    RunLog,
+    chart_gradient_norm,
+    chart_learning_rate,
+    fillings,
+    loss_levels,
+    number,
+    pair_series,
+    read_run,
+)
 
 
 def pretraining_curves(
     log: RunLog, vocabulary_size: int, unigram_entropy: float | None, resumed_from: Sequence[int] = ()
 ) -> Iterator[Chart]:
     seams = tuple(float(step) for step in resumed_from)
-    even = math.log(vocabulary_size)
-    levels = [
-        Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元同样可能"))
-    ]
-    if unigram_entropy is not None:
-        h = f"{unigram_entropy:.2f}"
-        name = Phrase(f"unigram entropy {h}: above it, only frequencies", f"一元熵 {h}：在它之上，只知道词频")
-        levels.append(Level(unigram_entropy, name))
     yield Chart(
         Phrase("Masked language model loss", "掩码语言模型损失"),
-        (
-            Series(TRAINING, log.logged("masked_loss"), smooth=True),
-            Series(EVALUATION, log.evaluated("masked_loss"), "evaluation", dots=True),
-        ),
-        levels=tuple(levels),
+        pair_series(log, "masked_loss"),
+        levels=loss_levels(vocabulary_size, unigram_entropy),
         seams=seams,
         shape="wide",
     )
-    yield Chart(
-        Phrase("Masked words filled correctly", "填空正确率"),
-        (
-            Series(TRAINING, log.logged("masked_accuracy"), smooth=True),
-            Series(EVALUATION, log.evaluated("masked_accuracy"), "evaluation", dots=True),
-        ),
-        seams=seams,
-        format="percent",
-        from_zero=True,
-    )
-    if log.logged("next_sentence_accuracy") or log.evaluated("next_sentence_accuracy"):
+    filled = Phrase("Masked words filled correctly", "填空正确率")
+    yield Chart(filled, pair_series(log, "masked_accuracy"), seams=seams, format="percent", from_zero=True)
+    trained, evaluated = pair_series(log, "next_sentence_accuracy")
+    if trained.points or evaluated.points:
         yield Chart(
             Phrase("Next sentence recognised", "下一句预测正确率"),
-            (
-                Series(TRAINING, log.logged("next_sentence_accuracy"), smooth=True),
-                Series(
-                    EVALUATION,
-                    log.evaluated("next_sentence_accuracy"),
-                    "evaluation",
-                    dots=True,
-                    intervals=tuple(_intervals(log)),
-                ),
-            ),
+            (trained, replace(evaluated, intervals=tuple(_intervals(log)))),
             levels=(Level(0.5, Phrase("chance", "瞎猜")),),
             seams=seams,
             format="percent",

@@ -49,7 +49,7 @@ from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.run_folder import Sessions, model_folder
+from qkv.train.run_folder import Sessions
 
 _SHAPE = ("layers", "width", "heads", "inner_width")
 
@@ -242,7 +242,7 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Cal
     if config.init is None:
         return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
     check_shape(config.init, config.model, "size", *_SHAPE)
-    folder = hf.load(model_folder(locate(config.init)))
+    folder = hf.load(locate(config.init))
     ours, theirs = ((one.vocabulary, one.kind, one.lowercase, one.segmenter) for one in (tokenizer, folder.tokenizer))
     if ours != theirs:
         raise other_tokenizer(config)

@@ -46,10 +46,10 @@ from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM
 from qkv.nn.words import Highway
 from qkv.report.bilingual import Phrase
-from qkv.report.charts import Chart, Series
-from qkv.report.language_model import EVALUATION, TRAINING, LanguageModelFacts, language_model_page
+from qkv.report.charts import Chart
+from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import Charts, Figure, RunPage
-from qkv.report.run_log import RunLog, read_run
+from qkv.report.run_log import EVALUATION, TRAINING, RunLog, pair_series, read_run
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.log import Progress
 from qkv.train.loop import Job, TrainConfig, Trainer
@@ -260,15 +260,7 @@ def _figures(log: RunLog) -> Iterator[Figure]:
 
 def _curves(log: RunLog, facts: LanguageModelFacts) -> Iterator[Chart]:
     seams = tuple(float(step) for step in facts.resumed_from)
-    for key, title in (
-        ("previous_loss", Phrase("Loss of the token before", "前一词元的损失")),
-        ("previous_accuracy", Phrase("Tokens before guessed right", "前一词元猜对的比例")),
-    ):
-        series = (
-            Series(TRAINING, log.logged(key), smooth=True),
-            Series(EVALUATION, log.evaluated(key), "evaluation", dots=True),
-        )
-        if key == "previous_loss":
-            yield Chart(title, series, seams=seams, shape="wide")
-        else:
-            yield Chart(title, series, seams=seams, format="percent", from_zero=True)
+    loss = Phrase("Loss of the token before", "前一词元的损失")
+    accuracy = Phrase("Tokens before guessed right", "前一词元猜对的比例")
+    yield Chart(loss, pair_series(log, "previous_loss"), seams=seams, shape="wide")
+    yield Chart(accuracy, pair_series(log, "previous_accuracy"), seams=seams, format="percent", from_zero=True)

@@ -100,7 +100,8 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*
 
 
 def locate(name: str | Path) -> Path:
-    """The folder of a model: a name of the zoo, a path, or `hf:owner/name` (`hf:owner/name@revision`) from the hub."""
+    """The folder of a model: a name of the zoo, a path (of a run, too), or `hf:owner/name` (`hf:owner/name@revision`)
+    from the hub."""
     text = str(name)
     if name in MODELS:  # a text: a Path is never meant as a name
         if Path(text).is_dir():
@@ -116,7 +117,7 @@ def locate(name: str | Path) -> Path:
     try:
         if path.is_dir():
             # without its ./ it would be taken for the zoo's when it is looked up again
-            return path.absolute() if str(path) in MODELS else path
+            return _model_of(path.absolute() if str(path) in MODELS else path)
         if path.exists():
             raise InputError(f"{path} is a file. Give the folder with config.json, the weights and the tokenizer.")
         hint = _nearest(path)
@@ -125,6 +126,21 @@ def locate(name: str | Path) -> Path:
     if HUB_NAME.fullmatch(text):
         hint += f" For a model of the Hugging Face hub write {HUB}{text}."
     raise InputError(f"There is no folder {path}.{hint}")
+
+
+def _model_of(path: Path) -> Path:
+    """The model folder of a run; any other folder unchanged."""
+    if (path / "config.json").exists() or not (path / "config.toml").is_file():
+        return path
+    if not (path / "model" / "config.json").is_file():
+        from qkv.train.run_folder import JOBS, job_of  # with torch, which names alone do not need
+
+        job = job_of(path) or "pretrain"
+        if job == "curve":
+            raise InputError(f"{path} is a learning curve, which has no model. Fine-tune one: qkv finetune.")
+        verb = JOBS[job].verb
+        raise InputError(f"{path} is a run that is not finished. Go on with it: qkv {verb} --resume {path}.")
+    return path / "model"
 
 
 def _nearest(path: Path) -> str:
@@ -187,8 +203,6 @@ def shown_name(place: str | Path) -> str:
 
 def locate_vectors(name: str | os.PathLike[str]) -> Path:
     """The file or folder of a name: a path, a shipped model or hf:owner/name."""
-    from qkv.train.run_folder import model_folder  # with torch, which names alone do not need
-
     text = os.fspath(name)
     path = Path(os.path.expanduser(text))
     if path.is_file() and text not in MODELS:
@@ -196,4 +210,4 @@ def locate_vectors(name: str | os.PathLike[str]) -> Path:
     if not (text.startswith(HUB) or text in MODELS or path.exists()):
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(f"There is no file or folder {path}.{did_you_mean(path.name, near)}")
-    return model_folder(locate(text))
+    return locate(text)

@@ -48,9 +48,9 @@ from qkv.models.pretraining import (
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase, Words, safe, spans
-from qkv.report.language_model import EVALUATION, LanguageModelFacts, language_model_page
+from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import Figure, RunPage
-from qkv.report.run_log import RunLog, choose_evaluations, read_run
+from qkv.report.run_log import EVALUATION, RunLog, choose_evaluations, read_run
 from qkv.search.beam import generate
 from qkv.search.options import SAMPLING_DEFAULTS, GenerateConfig
 from qkv.search.sampling import decode_continuation
@@ -60,7 +60,7 @@ from qkv.text.wordpiece import CONTINUES
 from qkv.train.log import Progress
 from qkv.train.loop import Job, Trainer
 from qkv.train.optim import TrainConfig
-from qkv.train.run_folder import Sessions, model_folder
+from qkv.train.run_folder import Sessions
 
 _SHAPE = ("size", "layers", "width", "heads", "inner_width", "max_length", "order")
 DROPOUTS = ("dropout", "attention_dropout", "embedding_dropout")
@@ -256,7 +256,7 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
     if config.init is None:
         return GPT(config.model.config(tokenizer.size, config.length))
     check_shape(config.init, config.model, *_SHAPE)
-    folder = open_gpt(model_folder(locate(config.init)), Loading())
+    folder = open_gpt(locate(config.init), Loading())
     if heads := folder.facts.heads:
         raise InputError(
             f"{config.init} holds a GPT that was made for a task ({listed(heads)}), and has the marks of tasks in its "

@@ -288,7 +288,7 @@ READER_KINDS: dict[str, _Kind] = {
         TextCNN, lambda config: config.inner_width * len(config.kernels), lambda layers: 1, ("inner_width", "kernels")
     ),
     "cnn": _Kind(CNN, lambda config: config.inner_width, _as_asked, ("inner_width", "kernels")),
-    **{name: _Kind(Recurrent, lambda config: 2 * config.inner_width, _as_asked, ("inner_width",)) for name in CELLS},
+    **dict.fromkeys(CELLS, _Kind(Recurrent, lambda config: 2 * config.inner_width, _as_asked, ("inner_width",))),
 }
 
 

@@ -17,7 +17,16 @@ from qkv.report.bilingual import Phrase, Words, count, duration, percent, safe, 
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Answers, Charts, Figure, Gauge, Remarks, RunPage, Sample, Samples, Section, Settings, Table
 from qkv.report.remarks import Remark
-from qkv.report.run_log import RunLog, chart_learning_rate, choose_evaluations, number, read_run
+from qkv.report.run_log import (
+    EVALUATION,
+    TRAINING,
+    RunLog,
+    chart_learning_rate,
+    choose_evaluations,
+    number,
+    pair_series,
+    read_run,
+)
 
 WIDTH, HEIGHT = 1104, 640
 MARGIN_X, MARGIN_Y = 48, 20
@@ -96,8 +105,6 @@ def cells(word: str) -> float:
 
 
 # The report
-
-TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
 
 @dataclass(frozen=True)
@@ -243,10 +250,7 @@ def _curves(log: RunLog, facts: VectorFacts) -> Iterator[Chart]:
     seams, blind = tuple(float(step) for step in facts.resumed_from), _blind(facts)
     yield Chart(
         Phrase("Loss", "损失"),
-        (
-            Series(TRAINING, log.logged("loss"), smooth=True),
-            Series(EVALUATION, log.evaluated("loss"), "evaluation", dots=True),
-        ),
+        pair_series(log, "loss"),
         levels=(
             Level(
                 blind,

@@ -39,10 +39,9 @@ from qkv.models.word2vec.page import PlacedWord, VectorFacts, word2vec_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import run_folder
-from qkv.train.ahead import interruptible
 from qkv.train.device import count_cores, device_named
 from qkv.train.log import Log, Progress, Silent
-from qkv.train.loop import environment, step_seed
+from qkv.train.loop import environment, interruptible, step_seed
 from qkv.train.run_folder import Outcome, Sessions
 
 MAPPED = 400  # words on the map of the report, at most

@@ -24,7 +24,7 @@ from qkv.jobs.finetune.data import DataPart, read_part, report_leaks
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.tasks.classify import Regression
 from qkv.tasks.table import TASKS
-from qkv.tasks.texts import ClassifySettings
+from qkv.tasks.task import ClassifySettings
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_tokenizer
 

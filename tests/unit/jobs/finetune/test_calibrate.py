@@ -12,10 +12,9 @@ from qkv.data.labelled.examples import AnswerExample, TextExample
 from qkv.data.labelled.examples import AnswerSpan as Said
 from qkv.jobs.finetune.evaluate import NEVER_SURE, CalibrationFit, calibrate
 from qkv.jobs.finetune.facts import explain_threshold
-from qkv.tasks.answer import AnswerSettings, AnswerTask
+from qkv.tasks.answer import AnswerTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
-from qkv.tasks.task import Calibration
-from qkv.tasks.texts import ClassifySettings
+from qkv.tasks.task import AnswerSettings, Calibration, ClassifySettings
 from tests.support.folders import make_tokenizer
 
 TOKENIZER = make_tokenizer()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.same_texts import KnownTexts, hash_texts
+from qkv.data.labelled.examples import KnownTexts, hash_texts
 
 
 def test_known_texts_are_found_again(tmp_path: Path) -> None:
