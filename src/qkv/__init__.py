@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qkv.api.classifier import Classifier as Classifier
     from qkv.api.model import Model as Model
     from qkv.api.model import load as load
+    from qkv.api.search_index import SearchIndex as SearchIndex
     from qkv.data.batch import Batch as Batch
     from qkv.errors import InputError as InputError
     from qkv.look.page import look as look
@@ -37,6 +38,7 @@ _PLACES = {
     "Classifier": "qkv.api.classifier",
     "InputError": "qkv.errors",
     "Model": "qkv.api.model",
+    "SearchIndex": "qkv.api.search_index",
     "Tokenizer": "qkv.text.tokenizer",
     "load": "qkv.api.model",
     "look": "qkv.look.page",

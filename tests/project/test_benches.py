@@ -57,3 +57,15 @@ def test_every_side_of_elmo_runs(tmp_path: Path) -> None:
     assert [(one["precision"], one["side"]) for one in found] == list(itertools.product(("fp32", "bf16"), sides))
     assert not any("failure" in one for one in found)
     assert all((len(one.get("parts", {})) == 4) == one["side"].startswith("qkv") for one in found)
+
+
+@pytest.mark.slow
+def test_every_side_of_search_finds_the_same(tmp_path: Path) -> None:
+    out = tmp_path / "found.json"
+    few = ["--vectors", "2000", "--width", "16", "--queries", "1", "3", "--rounds", "1", "--threads", "1"]
+    command = [sys.executable, str(ROOT / "bench" / "search.py"), *few, "--json", str(out)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert {(one["queries"], one["side"]) for one in found} >= set(itertools.product((1, 3), ("numpy", "qkv")))
+    assert all(one["recall"] >= 0.8 for one in found)

@@ -66,6 +66,30 @@ def test_sizes_that_the_weights_do_not_have(
         assert size in refused(words, capsys) or more
 
 
+@pytest.mark.parametrize("name", ["cnn", "rnn"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("embedding_width", -1),
+        ("inner_width", -1),
+        ("inner_width", 0),
+        ("kernels", [-1]),
+        ("kernels", []),
+        ("dropout", -1),
+        ("dropout", float("nan")),
+    ],
+)
+def test_values_that_no_encoder_has(
+    name: str, field: str, value: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / name
+    shutil.copytree(MODELS / name, folder)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {field: value}), "utf-8")
+    said = refused(ask("cnn", folder), capsys)
+    assert field in said and "config.json" in said
+
+
 def test_sizes_that_do_not_matter_are_left_alone() -> None:
     check_sizes({"max_length": 10**9, "kind": "lookup", "inner_width": 128, "tied": True}, {}, Path("config.json"))
 

@@ -162,10 +162,10 @@ def test_check(run: Run, locale: Callable[..., None], tmp_path: Path) -> None:
     for expected in (
         "任务",
         "4 条样本，略去 1",
-        "重复而标签不同的文本: 1",
-        f"{file}:4: 与 {file} 第 2 行相同",
+        "重复而标签不同的文本：1",
+        f"{file}:4：与 {file} 第 2 行相同",
         "'pos'（1）：是不是 'Pos'（1）？（大小写）",
-        f"{file}:6: 'text' 是空的（略去）",
+        f"{file}:6：'text' 是空的（略去）",
     ):
         assert expected in out
     assert "classify" in out and "neg" in out  # names stay
@@ -269,3 +269,36 @@ def test_faults_of_a_run_are_in_the_language(tmp_path: Path) -> None:
         assert bool(HAN.search(line["message"])) == (lang == "zh") and line["kind"] == "extra columns"
     page = DataUsed("Data", (("train", replace(part_of("a.csv", 10), faults=(fault,))),)).html()
     assert "the row has 4 columns" in page and translate(fault.message, "zh") in page
+
+
+WEIBO = "".join(f"{word}\tO\n" for word in "科0 技1 全0 方1 位2".split()) + "\n"
+SQUAD = {
+    "data": [
+        {
+            "paragraphs": [
+                {
+                    "context": "The cat sat.",
+                    "qas": [
+                        {"id": one, "question": "Who sat?", "answers": [{"text": "cat", "answer_start": 4}]}
+                        for one in "ab"
+                    ],
+                }
+            ]
+        }
+    ]
+}
+
+
+def test_places_and_formats_of_files_are_in_chinese(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QKV_LANG", "zh")
+    (tmp_path / "weibo.conll").write_text(WEIBO * 3, "utf-8")
+    (tmp_path / "squad.json").write_text(json.dumps(SQUAD), "utf-8")
+    rows = "text;label\n" + "".join(f"Le café numéro {n} était agréable;{'ab'[n % 2]}\n" for n in range(30))
+    (tmp_path / "latin.csv").write_bytes(rows.encode("cp1252"))
+    assert "序号，如科0：数字已去掉），text = 第 1 列，label = 第 2 列）" in run("check", "weibo.conll")[1]
+    assert "squad.json 第 2 题：与 squad.json 第 1 题相同\n" in run("check", "squad.json")[1]
+    assert "（csv，以分号分隔，按 Windows-1252 读取，text = 'text'，label = 'label'）" in run("check", "latin.csv")[1]
+    (tmp_path / "gap.csv").write_text("text,label\na,x\nb,\nc,y\n", "utf-8")
+    assert "gap.csv:3：没有标签：'label' 是空的。请补上标签，或删去这一行。\n" in run("check", "gap.csv")[1]
+    assert translate("a.xlsx, sheet 'Sheet1', row 4", "zh") == "a.xlsx 工作表 'Sheet1' 第 4 行"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qkv.api.vector_scores import load_vectors
-from qkv.cli.convert import convert_vectors
+from qkv.cli.info import convert_vectors
 from qkv.cli.main import main
 from tests.support.below_readers import make_nnlm
 from tests.support.folders import make_folder

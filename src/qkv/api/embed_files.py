@@ -45,21 +45,20 @@ class _Writer(Protocol):
 
 
 class NpyWriter:
-    def __init__(self, file: BinaryIO, width: int) -> None:
-        self._file, self._width, self._rows = file, width, 0
+    def __init__(self, file: BinaryIO, width: int, dtype: str = "<f4") -> None:
+        self._file, self._width, self._dtype, self._rows = file, width, dtype, 0
         self._header()  # numpy leaves room in it for the number of rows, which is known only at the end
 
     def _header(self) -> None:
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, self._width)}
+        shape = {"descr": self._dtype, "fortran_order": False, "shape": (self._rows, self._width)}
         np.lib.format.write_array_header_1_0(self._file, shape)
 
     def add(self, texts: Sequence[str], part: Embeddings) -> None:
-        self._file.write(part.vectors.astype("<f4", copy=False).tobytes())
-        self._rows += len(part)
+        self.add_rows(part.vectors)
 
-    def add_vector(self, vector: _Vector) -> None:
-        self._file.write(vector.astype("<f4", copy=False).tobytes())
-        self._rows += 1
+    def add_rows(self, rows: np.ndarray[tuple[int, ...], Any]) -> None:
+        self._file.write(rows.astype(self._dtype, copy=False).tobytes())
+        self._rows += len(rows)
 
     def finish(self) -> None:
         self._file.seek(0)
@@ -399,7 +398,7 @@ def embed_rows(
         def write(numbers: Mapping[str, Any], vector: _Vector | None) -> None:
             number, row, _ = waiting.popleft()
             if suffix == ".npy":
-                matrix.add_vector(np.full(width, np.nan, np.float32) if vector is None else vector)
+                matrix.add_rows(np.full((1, width), np.nan, np.float32) if vector is None else vector[None])
             else:
                 table.add_row(source, row, {"row": number, **numbers}, vector)
             for name, value in numbers.items():

@@ -26,6 +26,7 @@ from qkv.api.embedder import (
     TokenVectors,
     check_texts,
     describe_empty_text,
+    html_table,
 )
 from qkv.api.predict import (
     Predictions,
@@ -101,11 +102,17 @@ class Model:
                 folder.ability(kind)
 
     def __repr__(self) -> str:
+        return f"<qkv.Model {self.name}: {', '.join(self._facts())}, on {self._device}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is."""
+        return html_table((), [[one] for one in (*self._facts(), f"on {self._device}")], f"qkv.Model {self.name}")
+
+    def _facts(self) -> list[str]:
         facts = self._opened.facts
         sizes = [f"{facts.shown[name]:,} {what}" for name, what in _SAID if isinstance(facts.shown.get(name), int)]
-        labels = f", labels {', '.join(self.labels[:5])}{' …' if len(self.labels) > 5 else ''}" if self.labels else ""
-        parts = ", ".join([self.architecture or facts.model_type, *sizes])
-        return f"<qkv.Model {self.name}: {parts}{labels}, on {self._device}>"
+        labels = [f"labels {', '.join(self.labels[:5])}{' …' if len(self.labels) > 5 else ''}"] if self.labels else []
+        return [self.architecture or facts.model_type, *sizes, *labels]
 
     @property
     def opened(self) -> Opened:

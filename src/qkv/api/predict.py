@@ -285,13 +285,9 @@ class Documents:
             if not is_folder(name):
                 self._files.append(check_file(name))
                 continue
-            folder = Path(name).expanduser()
-            found = sorted(one for one in folder.rglob("*") if one.is_file() and not one.name.startswith("."))
-            texts = {file: None for file in found if file.suffix.lower() == ".txt"}
-            if not texts:
-                raise InputError(f"{name} has no .txt file. Give files, or a folder of .txt files, one document each.")
+            texts, left = list_documents(name)
             self._files += texts
-            others += [str(file.relative_to(folder)) for file in found if file not in texts]
+            others += left
         self.note = (
             f"files that do not end in .txt and are not read: {len(others):,} ({listed(others, 5)})" if others else ""
         )
@@ -301,6 +297,16 @@ class Documents:
             place = Place(str(file), 0)
             examples = _examples(self._asked[0], [(place, read_whole(file))], *self._asked[1:])
             yield Row(place, {"file": str(file)}, list(examples))
+
+
+def list_documents(name: str) -> tuple[list[Path], list[str]]:
+    """The .txt files of a folder, by name, and the names of its other files."""
+    folder = Path(name).expanduser()
+    found = sorted(one for one in folder.rglob("*") if one.is_file() and not one.name.startswith("."))
+    texts = {file: None for file in found if file.suffix.lower() == ".txt"}
+    if not texts:
+        raise InputError(f"{name} has no .txt file. Give files, or a folder of .txt files, one document each.")
+    return list(texts), [str(file.relative_to(folder)) for file in found if file not in texts]
 
 
 def remembered_columns(record: Mapping[str, Any]) -> dict[str, str]:

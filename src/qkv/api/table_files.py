@@ -65,7 +65,7 @@ class _JsonLines:
         self.types: Mapping[str, Any] = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
-        self._stream.write(json.dumps(_json_value(row), ensure_ascii=False) + "\n")
+        self._stream.write(json.dumps(json_value(row), ensure_ascii=False) + "\n")
 
 
 class _Cells:
@@ -237,7 +237,7 @@ def format_cell(value: Any) -> Any:
     if isinstance(value, tuple | list) and value and all(isinstance(part, str) for part in value):
         return "|".join(value)
     if isinstance(value, dict | tuple | list | np.ndarray):
-        return json.dumps(_json_value(value), ensure_ascii=False)
+        return json.dumps(json_value(value), ensure_ascii=False)
     return value if isinstance(value, str | int | float) else str(_plain_text(value))
 
 
@@ -270,14 +270,14 @@ def _plain_text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _json_value(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value as JSON has it: no NaN, dates as text."""
     if isinstance(value, Mapping):
-        return {str(name): _json_value(one) for name, one in value.items()}
+        return {str(name): json_value(one) for name, one in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [_json_value(one) for one in value]
+        return [json_value(one) for one in value]
     if isinstance(value, float | Decimal):
         number = float(value)
         return number if math.isfinite(number) else None if math.isnan(number) else str(value)

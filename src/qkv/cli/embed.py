@@ -34,7 +34,7 @@ from qkv.cli.options import (
 from qkv.cli.translate import WithFiles, train
 from qkv.errors import InputError, listed
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import translate, write
+from qkv.text.messages import write
 
 if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks, Written
@@ -280,7 +280,7 @@ def _rows_to_file(
 
     source = open_rows(file, column)
     if source.note:
-        say(f"{file}: {translate(source.note)}")
+        say(f"{file}: {source.note}")
     with progress("embed", None) as advance:
         done = embed_rows(model, source, out, *how, advance, skip_empty, unknown, say_windows())
     _report(done, out, as_json)

@@ -26,7 +26,7 @@ from qkv.cli.options import (
 )
 from qkv.cli.translate import split_two
 from qkv.errors import InputError
-from qkv.text.messages import write
+from qkv.text.messages import language, translate, translate_at, write
 
 if TYPE_CHECKING:
     from qkv.api.translator import Translator
@@ -259,10 +259,17 @@ def _remarks(found: dict[str, Any]) -> list[str]:
         )
     if found["dropped"] or found["mended"]:
         lines.append(f"examples dropped: {found['dropped']:,}, repaired: {found['mended']:,}")
-        lines += [f"  {fault}" for fault in found["faults"][:5]]
+        lines += map(_describe_fault, found["faults"][:5])
     if other := found["against"]:
         lines.append(f"\nagainst {other['run']}: {_difference(other)}")
     return lines
+
+
+def _describe_fault(fault: str) -> str:
+    """A fault of the document, "a.csv, line 2: a.csv, line 2 has no label", with its place once."""
+    place, _, message = fault.partition(": ")
+    message = message.removeprefix(place).lstrip(": ")
+    return f"  {translate(place)}{'：' if language() == 'zh' else ': '}{translate_at(place, message)}"
 
 
 def _difference(other: dict[str, Any]) -> str:

@@ -15,19 +15,19 @@ import typer
 
 from qkv.cli.attention import draw_attention
 from qkv.cli.check import check
-from qkv.cli.convert import convert
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed_texts
 from qkv.cli.evaluate import evaluate
 from qkv.cli.fill import fill_blanks, score_next_sentence
 from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate_texts
-from qkv.cli.info import info
+from qkv.cli.info import convert, info
 from qkv.cli.look import look
 from qkv.cli.options import Noun, Verb
 from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare_corpus, show
 from qkv.cli.pretrain import pretrain
+from qkv.cli.search import SearchVerb, search_texts
 from qkv.cli.tokenize import tokenize, tokenizer
 from qkv.cli.translate import WithFiles, train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "fill": (fill_blanks, "Predict the token of every [MASK] in a text."),
     "next": (score_next_sentence, "Say how probable it is that one sentence follows another."),
     "embed": (embed_texts, "Compute vectors of texts, a few or millions."),
+    "search": (search_texts, "Find texts by meaning: index files, then ask questions."),
     "attention": (draw_attention, "Draw the attention of a model, as a picture or a page."),
     "look": (look, "Explore a model in the browser: attention, blanks, meanings, translations."),
     "tokenize": (tokenize, "Split a text into tokens."),
@@ -58,8 +59,8 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "info": (info, "Describe a folder: model, tokenizer or shards."),
     "convert": (convert, "Convert a BERT folder to the current transformers format, or word vectors to other formats."),
 }
-PAIRED = ("check", "evaluate")
-"""Verbs with options that take several values: --pairs test.de test.en"""
+CLASSES: dict[str, type[Verb]] = {"check": WithFiles, "evaluate": WithFiles, "search": SearchVerb}
+"""Verbs that read their words in another way: options with several values (--pairs test.de test.en), `search index`."""
 CAPTIONED = ("attention", "look", "show", "translate")
 """Verbs with a --lang of their own: the language of their picture or page, and of messages."""
 NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer, "train": train}
@@ -144,7 +145,7 @@ def build_command() -> typer.Typer:
     ) -> None: ...
 
     for name, (verb, summary) in VERBS.items():
-        app.command(name, short_help=summary, cls=WithFiles if name in PAIRED else Verb)(verb)
+        app.command(name, short_help=summary, cls=CLASSES.get(name, Verb))(verb)
     for name, noun in NOUNS.items():
         app.add_typer(noun, name=name)
     return app

@@ -19,7 +19,6 @@ from qkv.cli.options import (
     suffix_of,
 )
 from qkv.errors import InputError, listed
-from qkv.text.messages import translate
 
 if TYPE_CHECKING:
     from qkv.api.predict import Inputs, ResultWriter
@@ -101,7 +100,7 @@ def predict(
         remembered=remembered_columns(model.record),
     )
     if source.note:
-        say(f"{inputs[0]}: {translate(source.note)}")
+        say(f"{inputs[0]}: {source.note}")
     answers, unknown = model.watch_unknown(model.answer_stream(source, watch=say_windows()))
     if out is not None:
         assert suffix is not None

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from qkv.text.messages import language, translate, write
+from qkv.text.messages import language, translate, translate_at, write
 
 if TYPE_CHECKING:
     from qkv.data.batch import Watch
@@ -46,7 +46,7 @@ def say_encodings(files: Iterable[str | Path]) -> None:
 
     for file in files:
         if note := encoding_note(file):
-            say(f"{file}: {translate(note)}")
+            say(f"{file}: {note}")
 
 
 def warn_unknown(unknown: "UnknownFacts") -> None:
@@ -106,14 +106,16 @@ class _Finding(Protocol):
 
 def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kinds: Mapping[str, str]) -> None:
     """Print the findings by kind: the count, those listed, and how many more there are."""
+    colon = "：" if language() == "zh" else ": "
     for kind, count in counts.items():
-        typer.echo(f"\n{translate(kinds[kind])}: {count:,}")
+        typer.echo(f"\n{translate(kinds[kind])}{colon}{count:,}")
         found = [finding for finding in findings if finding.kind == kind]
         for finding in found:
-            place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-            if finding.place and finding.place != f"line {finding.line}":
-                place = f"{finding.file}, {finding.place}"
-            typer.echo(f"  {place}: {translate(finding.message)}")
+            within = finding.place or f"line {finding.line}"
+            named = f"{finding.file}, {within}" if finding.line else finding.file
+            is_line = finding.line and within == f"line {finding.line}"
+            place = f"{finding.file}:{finding.line}" if is_line else translate(named)
+            typer.echo(f"  {place}{colon}{translate_at(named, finding.message)}")
         if len(found) < count:
             write(f"  … and {count - len(found):,} more")
 

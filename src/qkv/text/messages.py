@@ -86,6 +86,21 @@ def translate(message: str, lang: str | None = None) -> str:
     return "\n".join(map(_line, message.split("\n")))
 
 
+def translate_at(place: str, message: str) -> str:
+    """Translate a message that follows its place in a file: "has no label", as the end of "a.csv, line 2 has no label".
+
+    >>> with speaking("zh"):
+    ...     translate_at("a.csv, line 2", "has no label: 'y' is empty. Add the label, or delete the line.")
+    "没有标签：'y' 是空的。请补上标签，或删去这一行。"
+    """
+    found, start = translate(message), translate(place)
+    if _PROSE.search(found):  # it is not a message by itself
+        for whole in (f"{place} {message}", f"{place}: {message}"):
+            if (said := translate(whole)) != whole and said.startswith(start):
+                return said.removeprefix(start).lstrip("： ")
+    return found
+
+
 def _line(line: str) -> str:
     bare = line.strip()
     found = _prefixed(bare) if bare else None

@@ -172,10 +172,12 @@ class UnknownCounter:
 
     def _helps(self, fold: str) -> bool:
         """Whether the model would know one of the unknown characters, or an unknown word with an emoji next to it."""
-        if fold == "emoji":
-            words = (part for word in self._words if _emoji.search(word) for part in _emoji.split(word) if part)
+        parts = ((word, part) for word in self._words for part in _emoji.split(word) if part)
+        if fold == "emoji":  # a word may need both foldings
+            words = (one for word, part in parts if part != word for one in (part, part.translate(_NARROW)))
         elif fold == "width":
-            words = (one.translate(_NARROW) for one in self._characters if ord(one[0]) in _NARROW)
+            wide = (*self._characters, *(part for _, part in parts))
+            words = (narrow for one in wide if (narrow := one.translate(_NARROW)) != one)
         else:  # the simplified form of each is not asked for, so that no package is needed
             words = ("这个们" for one in self._characters if is_traditional(one))
         return any(_knows(self._tokenizer, word) for word in words)

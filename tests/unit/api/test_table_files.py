@@ -197,6 +197,7 @@ def test_embeddings_are_an_array(encoder: Model) -> None:
 
 
 def test_notebooks(encoder: Model, tmp_path: Path) -> None:
+    assert "labels" in encoder._repr_html_() and "<table>" in encoder._repr_html_()
     assert "2 vectors of" in encoder.embed(["the cat", "the dog"])._repr_html_()
     shown = encoder.predict(["the cat", "<b>"])._repr_html_()
     assert "2 predictions" in shown and "<th>label</th>" in shown

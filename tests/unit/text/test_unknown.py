@@ -42,6 +42,12 @@ def test_counts_over_texts(tokenizer: Tokenizer) -> None:
     assert facts.folds == [], "no folding makes the model know 😡 or 嗯"
 
 
+def test_foldings_that_help_only_together(tokenizer: Tokenizer) -> None:
+    counter = UnknownCounter(tokenizer)
+    counter.add(["ｃａｔ😡"], 1, 1)
+    assert counter.facts().folds == ["width", "emoji"], "cat is next to an emoji, and in full width"
+
+
 def test_only_the_first_characters_are_examined(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unknown, "_EXAMINED_CHARACTERS", 10)
     counter = UnknownCounter(tokenizer)

@@ -104,9 +104,10 @@ def open_record_table(path: Path, format: str) -> RecordTable:
         number = 0
         with _reading_table(path, format), _batches(library, path, format) as (_, batches):
             for batch in batches:
-                for record in batch.to_pylist():
-                    number += 1
-                    yield number, record
+                for start in range(0, len(batch), _BATCH):  # a batch of an Arrow file may be the whole table
+                    for record in batch.slice(start, _BATCH).to_pylist():
+                        number += 1
+                        yield number, record
 
     return RecordTable(path, format, names, schema, rows)
 

@@ -439,9 +439,9 @@ class _Check:
             leak = same.source >= self.training > same.first_source
             kind = "leak" if leak else "conflict" if same.other_label else "repeated"
             first = place_at(names[same.first_source], same.first_line, self.units[same.first_source])
-            more = ", with another label" if leak and same.other_label else ""
             place = place_at(names[same.source], same.line, self.units[same.source])
-            self.found(kind, place, f"the same as {first}{more}")
+            differs = leak and same.other_label
+            self.found(kind, place, f"the same as {first}, with another label" if differs else f"the same as {first}")
         numbers = self.numbers()
         if numbers is None and self.labelling.classes:
             self.label_findings()

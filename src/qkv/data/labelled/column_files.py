@@ -139,7 +139,7 @@ def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
     columns = {"text": str(word)} | ({} if tag is None else {"label": str(tag)})
     notes = [] if tag is None else [scheme_of(tags)]
     if indexed:
-        notes.append(f"(characters with their index in the word, such as {words[0][0]}: the digits are dropped)")
+        notes.append(f"(characters with their index in the word as in {words[0][0]}: the digits are dropped)")
     return OpenedFile("conll", columns, " ".join(notes), units, convert)
 
 

@@ -197,7 +197,7 @@ def labelled(
             "--weight out."
         )
     if note := encoding_note(file):
-        opened = opened._replace(note=f"{opened.note} {note}".strip())
+        opened = opened._replace(note=", ".join(filter(None, [opened.note, note])))
     return Labelled(file, labelling.task, opened, lenient, needs_labels)
 
 

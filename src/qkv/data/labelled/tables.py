@@ -198,6 +198,7 @@ def ask_for_columns(*roles: str) -> str:
 
 SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 ROWS_LOOKED_AT = 200
+_ODD_HEADER = 0.2  # share of the rows that a first row of another width counts for
 LONGEST_CELL = 10_000  # lines; a longer cell has an unclosed quote
 
 _quoted_cell = re.compile(r'"(?:[^"]|"")*"')
@@ -297,9 +298,13 @@ def _detect_separator(start: Beginning, format: str) -> str:
     usual = "\t" if format == "tsv" else ","
     best, most = usual, 0.0
     for separator in sorted(SEPARATORS, key=lambda one: one != usual):  # the usual one first: it wins a tie
-        widths = Counter(len(row) for row in _sample(start, separator, separator != "\t"))
-        width, count = widths.most_common(1)[0] if widths else (0, 0)
-        if width >= 2 and (share := count / widths.total()) > most + (0.0 if separator == "\t" else 0.05):
+        widths = [len(row) for row in _sample(start, separator, separator != "\t")]
+        width, count = Counter(widths).most_common(1)[0] if widths else (0, 0)
+        if width < 2:
+            continue
+        # a header has the columns of the rows: "text;score" above "gut;3,5" is not separated by commas
+        share = count / len(widths) - (0.0 if widths[0] == width else _ODD_HEADER)
+        if share > most + (0.0 if separator == "\t" else 0.05):
             best, most = separator, share
     return best
 

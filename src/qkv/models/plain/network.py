@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from qkv.config import check_least, check_shares
 from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads
@@ -90,7 +91,9 @@ class ReaderConfig:
                 f"Unknown encoder '{self.kind}'.{did_you_mean(self.kind, READER_KINDS)} "
                 f"Known: {', '.join(READER_KINDS)}."
             )
-        if any(kernel % 2 == 0 for kernel in self.kernels):
+        check_least(self, "vocabulary_size", "embedding_width", "inner_width", "max_length", "segments")
+        check_shares(self, "dropout")
+        if not self.kernels or any(kernel < 1 or kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"kernels are {list(self.kernels)}; each must be odd, since a window has a middle.")
         if self.features is not None and self.embedding_width != self.features.features_width:
             raise InputError(

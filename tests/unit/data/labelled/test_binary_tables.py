@@ -3,12 +3,14 @@
 import builtins
 import datetime
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qkv.data.labelled.binary_tables import open_record_table
 from qkv.data.labelled.check import check_labelled
 from qkv.data.labelled.examples import AnswerExample, Span, TagExample, TextExample
 from qkv.data.labelled.reader import guess_task, labelled
@@ -206,3 +208,18 @@ def test_a_label_that_is_too_large(tmp_path: Path) -> None:
     path.write_text("text,label\na,1.5\nb,1e300\n")
     report = check_labelled(path)
     assert report.counts == {"large number": 1} and report.findings[0].line == 3 and report.has_faults
+
+
+def test_one_large_batch_is_not_converted_at_once(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"text": ["一段文字" * 20] * 60_000, "label": ["a"] * 60_000})
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as stream:
+        stream.write_batch(table.to_batches()[0])
+    rows = open_record_table(tmp_path / "a.arrow", "arrow").rows()
+    tracemalloc.start()
+    try:
+        assert next(rows)[0] == 1
+        assert tracemalloc.get_traced_memory()[1] < 5e6
+    finally:
+        tracemalloc.stop()
+    assert sum(1 for _ in rows) == 59_999

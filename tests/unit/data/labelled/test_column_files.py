@@ -149,7 +149,7 @@ def test_characters_with_their_index(tmp_path: Path) -> None:
     first, second = source
     assert (first.text, second.text) == ("科技全方位", "邓先生在北京")
     assert [second.text[start:end] for start, end, _ in second.spanned()] == ["邓先生", "北京"]
-    assert "such as 科0: the digits are dropped" in source.describe()
+    assert "as in 科0: the digits are dropped" in source.describe()
     path.write_text(WEIBO.replace("位2", "位7"), encoding="utf-8")  # not an index
     assert next(iter(labelled(path, "tag"))).text.startswith("科0")
 

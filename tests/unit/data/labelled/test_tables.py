@@ -57,6 +57,7 @@ def test_a_quote_that_nobody_closes_is_named_where_it_opens() -> None:
     [
         ("a.csv", "text,label\na,1\n", ",", True),
         ("a.csv", "text;label\na, b;1\nc;2\n", ";", True),
+        ("a.csv", "text;label\n" + "gut;3,5\n" * 40, ";", True),  # decimal commas
         ("a.csv", "text\tlabel\na, b\t1\nc\t2\n", "\t", False),  # as STS-B's files are named
         ("a.tsv", 'text\tlabel\n"Well" he said\t1\n"So\t2\n', "\t", False),
         ("a.tsv", 'text\tlabel\n"All of it quoted"\t1\n', "\t", False),
