@@ -7,7 +7,7 @@ edge (data/windows.py). Layer 0 are the embeddings; the default is the last laye
 
 `n_tokens` counts the tokens of a result, `n_windows` its windows, `n_unknown` its unknown tokens.
 
-Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
+Shapes: E texts, N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,12 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from qkv.data.batch import Batch, Watch, chunks, plan_batches, watched
+from qkv.data.batch import Batch, Watch, chunks, plan_batches
+from qkv.data.pairs.groups import make_rows
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
+from qkv.tasks.embed import TEXT_POOLINGS, vectors_of_rows
+from qkv.tasks.embed import scale_to_unit as scale_to_unit
 from qkv.text.unknown import count_unknown
 
 _SHOWN, _ROWS = 6, 10
@@ -141,11 +143,6 @@ class NextSentence:
     n_unknown: int = 0
 
 
-def scale_to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows scaled to length 1; a row of zeros stays as it is."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
-
-
 # The embedder.
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
@@ -156,23 +153,6 @@ TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
 bound is for long texts, of which the first alone would hold gigabytes."""
 KEPT_CHARACTERS_PER_CHUNK = 50_000
 """Where the vectors of all tokens are held."""
-
-_Counted = tuple[Tensor, Tensor]
-"""Places (M,) in a packed batch, and offsets (R,) into them where each row's begin."""
-
-
-def _mean(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
-    """(N, D) → (R, D), the mean of each row's counted tokens in one pass over the packed batch."""
-    places, offsets = (part.to(hidden.device) for part in counted)
-    return functional.embedding_bag(places, hidden, offsets, mode="mean")
-
-
-def _cls(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
-    """(N, D) → (R, D), the vectors of [CLS]."""
-    return hidden[batch.first]
-
-
-_POOLINGS: dict[str, Callable[[Tensor, Batch, _Counted], Tensor]] = {"mean": _mean, "cls": _cls}
 
 
 @dataclass(frozen=True)
@@ -216,8 +196,10 @@ class Embedder:
                 "override it. The vectors will be other ones than this folder was made for."
             )
         pool = pooling or self.opened.sentence.pooling or "mean"
-        if pool not in _POOLINGS:
-            raise InputError(f"Unknown pooling '{pool}'.{did_you_mean(pool, _POOLINGS)} Known: {', '.join(_POOLINGS)}.")
+        if pool not in TEXT_POOLINGS:
+            raise InputError(
+                f"Unknown pooling '{pool}'.{did_you_mean(pool, TEXT_POOLINGS)} Known: {', '.join(TEXT_POOLINGS)}."
+            )
         if pool == "cls" and not self.encodes.pools_first:
             raise InputError(
                 f"{self.name} is a {self.opened.architecture}, which has learned no vector of a text at [CLS]: leave "
@@ -274,21 +256,15 @@ class Embedder:
     @torch.inference_mode()
     def _embedded(self, ids: list[list[int]], pooling: str, normalize: bool, tokens_per_batch: int) -> Embeddings:
         rows = self._rows(ids)
-        found = np.empty((len(rows), self.encodes.sizes.width), dtype=np.float32)  # (R, D)
-        counts = rows.counts()  # (R,)
-        for chosen in watched(plan_batches(rows.lengths, tokens_per_batch), rows.n_windows, self.watch):
-            batch, counted = rows.collate(chosen), rows.counted(chosen)
-            if not self.encodes.counts_marks:
-                counted = keep_counted(
-                    counted, is_of_text(batch, counted[0]) & self.encodes.has_vector(batch.ids[counted[0]])
-                )
-                counts[chosen] = np.diff(counted[1].numpy(), append=len(counted[0]))
-            batch = batch.to(self.device)
-            hidden = self.run(
-                batch, self.layer
-            ).float()  # (N, D): a mean over half precision would lose what is left of it
-            found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
-        vectors, total = _merged(found, rows, counts)
+        vectors, total = vectors_of_rows(
+            self.encodes,
+            lambda batch: self.run(batch, self.layer),
+            rows,
+            pooling,
+            self.device,
+            tokens_per_batch,
+            self.watch,
+        )
         vectors = scale_to_unit(vectors) if normalize else vectors
         unknown = np.array([count_unknown(self.encodes.tokenizer, row) for row in ids], np.int64)
         if self.encodes.counts_marks:
@@ -343,38 +319,7 @@ class Embedder:
         return [of_text[1:-1] for of_text in texts], rows.n_windows
 
     def _rows(self, ids: list[list[int]]) -> Rows:
-        length, marks = self.encodes.sizes.max_length, self.encodes.tokenizer.marks
-        return Rows(ids, marks, max_length=length, overlap=(length - 2) // 4)
-
-
-def is_of_text(batch: Batch, places: Tensor) -> Tensor:
-    """(M,), whether the token at each place is neither the [CLS] nor the [SEP] of its row."""
-    return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
-
-
-def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
-    """Restrict the counted tokens to those to keep (M,).
-
-    >>> counted = torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])
-    >>> [part.tolist() for part in keep_counted(counted, torch.tensor([0, 1, 0, 1]))]
-    [[1, 6], [0, 1]]
-    """
-    places, offsets = counted
-    before = functional.pad(keep.long().cumsum(0), (1, 0))  # (M + 1,) how many are kept before each
-    return places[keep.bool()], before[offsets]
-
-
-def _merged(
-    found: NDArray[np.float32], rows: Rows, counts: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """(R, D) vectors of windows → (E, D) of texts, weighted by the tokens counted in each window (R,), and the number
-    of these (E,)."""
-    if len(rows) == rows.n_examples:
-        return found, counts
-    first = np.flatnonzero(rows.windows == 0)  # rows keep the order of the texts
-    total = np.add.reduceat(counts, first)
-    weights = counts / total[rows.examples]  # (R,) exactly 1 for a text of one window
-    return np.add.reduceat(found * weights[:, None].astype(np.float32), first, axis=0), total
+        return make_rows(ids, self.encodes.tokenizer, self.encodes.sizes.max_length)
 
 
 def _characters(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`qkv embed`: vectors of texts, or with --tokens of tokens.
+"""`qkv embed`: vectors of texts, or with --tokens of tokens; and `qkv train embed`, which trains a model for them.
 
 On a terminal a token is compared with the first one of the same spelling: their cosine is 1 for word2vec, and below 1
 for the contextual vectors of ELMo and BERT.
@@ -7,7 +7,7 @@ for the contextual vectors of ELMo and BERT.
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,13 +16,22 @@ from qkv.cli.options import (
     DtypeOption,
     JsonOption,
     ModelOption,
+    OverwriteOption,
+    RecipeOption,
+    ResumeOption,
+    RunOption,
+    SetOption,
     TextColumn,
     ThreadsOption,
+    TrainingDevice,
     check_not_read,
     choose_device,
     load_model,
     quick_start,
+    refuse_with_resume,
+    report_result,
 )
+from qkv.cli.translate import WithFiles, train
 from qkv.errors import InputError, listed
 from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.messages import write
@@ -336,3 +345,138 @@ def _remark(found: "Embeddings") -> None:
         if without:
             words = f"{without} of {found.n_tokens[number - 1]} words"
             say(f"text {number}: {words} have no vector and are not in the mean (--tokens shows which)")
+
+
+@train.command("embed", short_help="Train sentence vectors on pairs, triplets, scores or a teacher.", cls=WithFiles)
+def train_embed(
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="FILE …", help="Training files: pairs, triplets, scored pairs, or texts."),
+    ] = None,
+    parallel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parallel", metavar="FILE …", help="Translations: both sides learn the teacher's vector of the first."
+        ),
+    ] = None,
+    dev: Annotated[
+        list[str] | None,
+        typer.Option("--dev", metavar="FILE …", help="Development sets (default: held out of each training file)."),
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option("--test", metavar="FILE …", help="Test sets, evaluated once after training.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns", metavar="ROLE=NAME,…", help="Columns, of all files or of one: sts.csv:6,7,5. See below."
+        ),
+    ] = None,
+    sentences: Annotated[
+        bool, typer.Option("--sentences", help="Split single texts into sentences, for a teacher.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="FOLDER", help="Model to train (default: qkv-mini, or QKV_MODEL)."),
+    ] = None,
+    teacher: Annotated[
+        str | None, typer.Option("--teacher", metavar="FOLDER", help="Model whose vectors are learned.")
+    ] = None,
+    out: RunOption = None,
+    epochs: Annotated[
+        float | None, typer.Option("--epochs", metavar="E", help="Number of epochs (default: 1).")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="Number of steps.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="M", help="Training time; converted to steps at the start.")
+    ] = None,
+    recipe: RecipeOption = None,
+    device: TrainingDevice = None,
+    settings: SetOption = None,
+    overwrite: OverwriteOption = False,
+    resume: ResumeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a model to give vectors that can be compared, from texts that belong together.
+
+    \b
+    qkv train embed --data questions.csv --out run
+    qkv embed "How do I return it?" "Sending goods back" --model run
+
+    \b
+    qkv train embed --data pairs.tsv squad.json --test sts.csv --columns sts.csv:6,7,5 --out run
+    qkv train embed --data train.jsonl --columns anchor=query,positive=passage,negative=neg --out run
+    qkv train embed --teacher MINILM --data english.txt --parallel en-zh.tsv --sentences --out run
+    qkv train embed --data pairs.tsv --set batch=1024 --set widths=[64,128] --minutes 10 --out run
+    qkv train embed --resume run
+
+    \b
+    Two texts a row           pairs: compared with all other rows of the step (InfoNCE)
+    … and negatives           triplets: negative, negative2, … or a list in JSON
+    … and a number            scored pairs: cosines are put in the order of the scores (CoSENT)
+    One text a row            with --teacher: its vector is learned
+    SQuAD and CMRC files      pairs of question and passage
+    A.txt,B.txt               pairs: line n of both files
+
+    Columns have usual names (anchor/query/question/sentence1, positive/answer/passage/sentence2, negative, score), or
+    are given: --columns anchor=A,positive=B,score=C by name or number, in this order also without the roles.
+
+    Several files are mixed in proportion, one file a step, and evaluated apart: Spearman of scores, retrieval of pairs
+    in both directions, each beside the model before training. Large batches are computed in chunks (--set batch=1024,
+    tokens_at_once).
+
+    \b
+    RUN/model        a folder of sentence-transformers: qkv embed --model RUN
+    RUN/report.html  figures before and after, curves
+    RUN/faults.jsonl dropped rows, with file and line
+
+    Ctrl-C saves and stops; --resume continues and ends with the same result. --json prints one document: run, finished,
+    result.
+    """
+    import os
+
+    from qkv.train.log import for_stderr
+
+    given: dict[str, Any] = {
+        "data.train": tuple(data) if data else None,
+        "data.parallel": tuple(parallel) if parallel else None,
+        "data.dev": tuple(dev) if dev else None,
+        "data.test": tuple(test) if test else None,
+        "data.columns": tuple(columns) if columns else None,
+        "data.sentences": True if sentences else None,
+        "teacher": teacher,
+        "epochs": epochs,
+        "train.steps": steps,
+        "train.minutes": minutes,
+        "device": device,
+    }
+    flags = {key: value for key, value in given.items() if value is not None}
+    if resume is not None:
+        refuse_with_resume(flags, overwrite, out, model, recipe, settings)
+    elif out is None or not (recipe or data or parallel or settings):
+        raise InputError("Give files to train on with --data and a new folder for the run with --out.")
+    from qkv.config import Requested
+    from qkv.jobs.embed import EMBEDDING, resolve_embed_settings
+
+    with for_stderr() as progress:
+        if resume is not None:
+            finished = EMBEDDING.resume(resume, progress)
+        else:
+            assert out is not None
+            named = {"model": model or os.environ.get("QKV_MODEL"), **flags}
+            config = resolve_embed_settings(Requested(recipe, named, settings or []))
+            finished = EMBEDDING.start(config, out, progress, overwrite)
+    run = finished.run
+    left = f"\n{run / 'model'}: the model. Try: qkv embed TEXT TEXT --model {run}\n{run / 'report.html'}: the report"
+    report_result("embed", finished, as_json, _show_trained, left)
+
+
+def _show_trained(result: dict[str, Any]) -> None:
+    for part in ("dev", "test"):
+        for name, score in result[part].items():
+            main = score["main"]
+            ends = score["intervals"].get(main)
+            between = f" (95 %: {ends[0]:.3f} – {ends[1]:.3f})" if ends else ""
+            before = result["before"][part][name][main]
+            write(f"{name} ({part}), {main}: {score[main]:.3f}{between}, before training {before:.3f}")
+    write(f"weights: step {result['best_step']:,}" if result["best_step"] is not None else "weights: the last step's")

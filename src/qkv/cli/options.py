@@ -184,7 +184,7 @@ def locate_recipe(name: Path | None, command: str = "qkv pretrain") -> Path | No
     if name.suffix or len(name.parts) > 1:
         return name
     verbs = {file.stem: _recipe_verb(file) for file in sorted(own.glob("*.toml"))}
-    mine = [recipe for recipe, verb in verbs.items() if verb.split()[0] == command.split()[1]]
+    mine = [recipe for recipe, verb in verbs.items() if f"qkv {verb} ".startswith(f"{command} ")]
     if str(name) in mine:
         return own / f"{name}.toml"
     if str(name) in verbs:
@@ -204,7 +204,9 @@ def _recipe_verb(recipe: Path) -> str:
     from qkv.config import read_toml
     from qkv.models.table import PRETRAINED
 
-    model = str(read_toml(recipe)["model_type"])
+    model = read_toml(recipe).get("model_type")
+    if model is None:
+        return "train embed"
     return f"pretrain {model}" if model in PRETRAINED else "train translate"
 
 

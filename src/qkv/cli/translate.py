@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from qkv.text.segmenter import Segmenter
 
 
-train = typer.Typer(help="Train a model on sentence pairs: translate.", rich_markup_mode=None, cls=Noun)
+train = typer.Typer(help="Train a model on sentence pairs: translate, embed.", rich_markup_mode=None, cls=Noun)
 
-_SEVERAL = ("--pairs", "--dev", "--test", "--more")
+_SEVERAL = ("--pairs", "--dev", "--test", "--more", "--data", "--parallel", "--columns")
 """Options that take all values up to the next option: --pairs de.txt en.txt"""
 _NOTHING = "Give sentence pairs with --pairs (or --example reverse) and a new folder for the run with --out."
 
@@ -68,7 +68,7 @@ def repeat_options(words: list[str]) -> list[str]:
 
 @train.callback()
 def _noun() -> None:
-    """Train a model on sentence pairs."""
+    """Train a model on sentence pairs: translate, embed."""
 
 
 @train.command("translate", short_help="Train a translation model on sentence pairs.", cls=WithFiles)

@@ -189,7 +189,7 @@ class Batch:
 
     def pinned(self) -> Self:
         """Copy to pinned memory, so that `to` with `non_blocking` does not wait."""
-        return self._each(_pinned)
+        return self._each(pin)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         return replace(
@@ -224,7 +224,8 @@ class Batch:
                 )
 
 
-def _pinned(tensor: Tensor) -> Tensor:
+def pin(tensor: Tensor) -> Tensor:
+    """Copy to pinned memory."""
     if tensor.device.type != "cpu":
         return tensor
     # numpy, since torch would start a thread pool in every thread that builds batches

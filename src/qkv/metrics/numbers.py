@@ -1,4 +1,4 @@
-"""Metrics of numbers: correlations and errors (equal to scipy's), perplexity, principal component analysis.
+"""Metrics of numbers: correlations and errors (equal to scipy's), perplexity, ranks, principal component analysis.
 
 A correlation with constant values is NaN, and so is every metric of an empty list.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qkv.metrics.intervals import FloatArray, bootstrap, bootstraps
+from qkv.metrics.intervals import FloatArray, bootstrap, bootstraps, wilson_interval
 
 
 def pearson(expected: ArrayLike, answered: ArrayLike) -> float:
@@ -164,3 +164,23 @@ def principal(points: FloatArray, k: int = 2) -> Principal:
     directions = directions * np.where(largest < 0, -1.0, 1.0)
     variance = spread**2
     return Principal(centred @ directions.T, variance[:k] / (variance.sum() or 1.0))
+
+
+def retrieval_figures(ranks: ArrayLike) -> dict[str, float]:
+    """Of the ranks of right answers, from 1: how many are first, and the mean of 1 / rank.
+
+    >>> retrieval_figures([1, 2, 1, 4])
+    {'accuracy_at_1': 0.5, 'mrr': 0.6875}
+    """
+    found = np.asarray(ranks, np.float64)
+    return {"accuracy_at_1": float((found == 1).mean()), "mrr": float((1 / found).mean())}
+
+
+def retrieval_intervals(ranks: ArrayLike, draws: int = 1000, seed: int = 0) -> dict[str, tuple[float, float]]:
+    """Return 95 % intervals by the names of `retrieval_figures`."""
+    found = np.asarray(ranks, np.float64)
+    inverse = np.stack([1 / found, np.ones(len(found))], axis=1)
+    return {
+        "accuracy_at_1": wilson_interval(int((found == 1).sum()), len(found)),
+        "mrr": bootstrap(inverse, lambda sums: sums[:, 0] / sums[:, 1], draws=draws, seed=seed),
+    }

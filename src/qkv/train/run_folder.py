@@ -183,6 +183,7 @@ JOBS = {
     "finetune": JobKind("a fine-tuning run", "finetune", "task"),
     "curve": JobKind("a learning curve", "curve", "finetune"),
     "translate": JobKind("a translation run", "train translate", "bitext"),
+    "embed": JobKind("a run of sentence vectors", "train embed", "widths"),
     "pretrain": JobKind("a run of {model_type}", "pretrain", "model_type"),
 }
 _JOB_MARK = "# job: "

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import qkv
-from qkv.api.embedder import is_of_text, keep_counted
 from qkv.api.model import Model
 from qkv.data.batch import Batch
 from qkv.data.windows import cut_windows
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
+from qkv.tasks.embed import is_of_text, keep_counted
 from tests.support.folders import make_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -162,7 +162,7 @@ def read_weight(value: Any, place: Place, column: str) -> float:
 
 def labelled(
     path: AnyPath,
-    task: str,
+    task: str | Labelling,
     *,
     columns: Mapping[str, str] | None = None,
     format: str | None = None,
@@ -171,14 +171,14 @@ def labelled(
     lenient: bool = False,
     remembered: Mapping[str, str] | None = None,
 ) -> Labelled:
-    """Open a file for a task: "classify", "tag", "answer" or "choice".
+    """Open a file for a task: "classify", "tag", "answer" or "choice"; or for examples of another kind.
 
     `columns` are the columns by role ({"text": "评论", "label": "3"}): a name of the header, or a number from 1.
     `separator` separates several labels in one cell, as in "sport|music". Without `needs_labels` a file may have no
     labels, and may be plain lines of text. `remembered` are columns that a model was trained with: they are used where
     the file has them and none was given.
     """
-    labelling = labelling_for(task)
+    labelling = labelling_for(task) if isinstance(task, str) else task
     file = check_file(path)
     known = {role: name for role, name in (remembered or {}).items() if role in labelling.roles and role != "weight"}
     if not needs_labels:
@@ -189,7 +189,7 @@ def labelled(
         opened = _open_file(wanted, format)
     except InputError as error:
         if needs_labels and format is None:
-            raise InputError(f"{error}{_other_task(file, task)}") from error
+            raise InputError(f"{error}{_other_task(file, labelling.task)}") from error
         raise
     if "weight" in given and (opened.record is None or "weight" not in opened.columns):
         raise InputError(
@@ -198,7 +198,7 @@ def labelled(
         )
     if note := encoding_note(file):
         opened = opened._replace(note=", ".join(filter(None, [opened.note, note])))
-    return Labelled(file, task, opened, lenient, needs_labels)
+    return Labelled(file, labelling.task, opened, lenient, needs_labels)
 
 
 def _other_task(path: Path, task: str) -> str:

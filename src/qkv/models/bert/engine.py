@@ -662,7 +662,7 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
             like.architecture_of(list(trained.heads)) if saving.pooling == "cls" else None,
             pooling=None if saving.pooling == "cls" else SENTENCE_NAMES[saving.pooling],
             normalize=saving.normalize,
-            own_head=None if saving.pooling == "cls" else next(iter(trained.heads)),
+            own_head=None if saving.pooling == "cls" else next(iter(trained.heads), None),
             record=saving.record,
             carried={"problem_type": saving.problem} if saving.problem else {},
             files=read_licences(folder.path),

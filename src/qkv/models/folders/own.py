@@ -170,6 +170,8 @@ def write_about(subject: str, english: str, chinese: str, parameters: int) -> tu
 
 def describe_scores(record: Mapping[str, Any]) -> list[str]:
     """The scores of a fine-tuned model for its card, from the record of its training; none of another model."""
+    if record.get("job") == "embed":
+        return _describe_vectors(record)
     parts = [(name, record.get(key)) for name, key in (("dev / 验证集", "scores"), ("test / 测试集", "test_scores"))]
     known = [(name, one, one["main"]) for name, one in parts if isinstance(one, Mapping) and "main" in one]
     if not known:
@@ -185,6 +187,20 @@ def describe_scores(record: Mapping[str, Any]) -> list[str]:
         baselines = (record.get("baselines") or {}).get(name.split(" ")[0]) or []
         lines += [f"| baseline: {each['name']} | {each['value']:.4f} | | |" for each in baselines]
     return [*([f"Fine-tuned from / 微调自: {base}"] if base else []), "\n".join(lines)]
+
+
+def _describe_vectors(record: Mapping[str, Any]) -> list[str]:
+    """The scores of sentence vectors, before and after their training (jobs/embed.py)."""
+    lines = ["| | score / 得分 | before / 训练前 | 95 % | rows / 行 |", "|---|---|---|---|---|"]
+    for part, name in (("dev", "dev / 验证集"), ("test", "test / 测试集")):
+        for file, one in record["scores"].get(part, {}).items():
+            ends = one["intervals"].get(one["main"]) or ()
+            between = " – ".join(f"{end:.4f}" for end in ends)
+            before = record["before"][part][file][one["main"]]
+            said = f"{one[one['main']]:.4f} | {before:.4f} | {between} | {one['examples']:,}"
+            lines.append(f"| {one['main']}, {file}, {name} | {said} |")
+    taught = f", taught by / 教师：{record['teacher']}" if record.get("teacher") else ""
+    return [f"Trained from / 训练自: {record['model']}{taught}", "\n".join(lines)]
 
 
 def write_card(card: Card) -> str:
