@@ -42,7 +42,6 @@ from end_with_parent import end_with_parent
 from qkv.data.corpus.shards import hash_of
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData, read_data
-from qkv.jobs.finetune.run import score_baseline
 from qkv.jobs.finetune.settings import FinetuneConfig, resolve_finetune_settings
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, build_trainer, prepare_examples, resolve_data_defaults
 from qkv.models.bert import folder as hf
@@ -51,6 +50,7 @@ from qkv.models.bert.network import BertWithHeads
 from qkv.models.folders.hub import locate
 from qkv.models.table import open_model
 from qkv.report.run_log import read_run
+from qkv.tasks.baselines import score_constant
 from qkv.tasks.predictor import Solver
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Features, Scored
@@ -171,13 +171,13 @@ def _fine_tuned(run: Run, out: Path) -> dict[str, Any]:
     outcome = trainer.run()
     solver.model.eval()
     scored = {part: _scored(solver, *asked) for part, asked in ready.scored.items()}
-    always = score_baseline(prepared)
+    always = score_constant(prepared.task, prepared.data.train.examples, prepared.data.dev.examples)
     return {
         "scores": {
             part: found.values | {f"f1 of {one.label}": one.f1 for one in found.per_label}
             for part, found in scored.items()
         },
-        "always": always and {next(iter(scored)): always[1]},
+        "always": always and {next(iter(scored)): always.value},
         "examples": {"train": len(ready.data.train.examples)} | {part: found.n for part, found in scored.items()},
         "steps": outcome.step,
         "seconds": round(sum(line["seconds"] for line in read_run(out).timing), 1),  # of training

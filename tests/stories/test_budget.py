@@ -1,5 +1,6 @@
 """Time, device and folder of a run: what is chosen is reported, written to config.toml, and read from there alone."""
 
+import itertools
 import sys
 import tomllib
 from pathlib import Path
@@ -42,6 +43,19 @@ def start(out: Path, pretrained: Path, file: Path, told: Recorder, **flags: Any)
 
 def settings(run: Path) -> dict[str, Any]:
     return tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+
+
+def test_the_time_of_the_encoder_is_told(
+    tmp_path: Path, pretrained: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --transfer features it took minutes without a word."""
+    clock = itertools.count(0.0, 12.0)
+    monkeypatch.setattr("qkv.jobs.finetune.training.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("qkv.jobs.finetune.training.TOKENS_PER_BATCH", {"cpu": 60})
+    told = Recorder()
+    start(tmp_path / "run", pretrained, file, told, transfer="features")
+    lines = [text for text in told.messages if "Vectors of the texts" in text]
+    assert len(lines) > 1 and "Remaining time: about" in lines[0] and "%" in lines[0]
 
 
 def test_a_long_run_is_limited_and_says_so(

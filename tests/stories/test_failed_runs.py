@@ -170,6 +170,55 @@ def test_numbers_without_signal(tmp_path: Path, pretrained: Path, capsys: pytest
     assert "optimistic" in out and "--test FILE" in out and "always answering the mean" in out
 
 
+def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def train_on(out: Path, task: str, pretrained: Path, parts: dict[str, str], *settings: str) -> Run:
+    flags: dict[str, Any] = {"epochs": 2.0, **{f"data.{name}": file for name, file in parts.items()}}
+    given = ["train.threads=1", "texts_per_step=8", *settings]
+    config = resolve_finetune_settings(task, str(pretrained), None, None, flags, given)
+    return Run(out, finetune.FINETUNING.start(config, out, Silent()).result)
+
+
+def test_several_labels_without_signal(tmp_path: Path, pretrained: Path) -> None:
+    """Thresholds that give every text most labels were 21 points above the only baseline, in green."""
+    draw = random.Random(6)
+    parts = {
+        name: write_lines(
+            tmp_path / f"{name}.jsonl",
+            [
+                {"text": " ".join(draw.choices(WORDS, k=8)), "label": [one for one in "abcd" if draw.random() < 0.4]}
+                for _ in range(count)
+            ],
+        )
+        for name, count in (("train", 60), ("dev", 40), ("test", 60))
+    }
+    run = train_on(tmp_path / "run", "classify", pretrained, parts)
+    assert [one["key"] for one in run.result["baselines"]["test"]] == ["constant", "tf-idf"]
+    assert run.remarks[0][0] in ("failure", "warning") and "always answering “" in run.remarks[0][1]
+    assert "good" not in run.levels
+
+
+def test_choices_without_signal(tmp_path: Path, pretrained: Path) -> None:
+    """A fourth right of four choices was called neither good nor bad."""
+    draw = random.Random(7)
+    parts = {
+        name: write_lines(
+            tmp_path / f"{name}.jsonl",
+            [
+                {"question": "the cat", "choices": draw.sample(WORDS, 4), "answer": draw.randrange(4)}
+                for _ in range(count)
+            ],
+        )
+        for name, count in (("train", 40), ("dev", 40))
+    }
+    run = train_on(tmp_path / "run", "choice", pretrained, parts)
+    assert run.remarks[0][0] in ("failure", "warning") and "always taking choice" in run.remarks[0][1]
+    assert "good" not in run.levels
+
+
 def test_too_few_examples(tmp_path: Path, pretrained: Path) -> None:
     run = train(tmp_path / "a", pretrained, sets.texts(8), sets.texts(20)[8:14], epochs=10)
     assert run.said("few to judge by") == ["warning"] and run.said("fewer than 20 training examples")

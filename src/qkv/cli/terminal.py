@@ -282,7 +282,7 @@ def print_result(result: Mapping[str, Any]) -> None:
     if found:
         error = found["expected_calibration_error"]
         if found["temperature"] == 1.0:
-            write(f"calibration error {error['before']:.3f}; no temperature lowers it, so none is used")
+            write(f"calibration error {error['before']:.3f}; a temperature does not help, so none is used")
         else:
             write(
                 f"calibration error {error['before']:.3f} → {error['after']:.3f} "

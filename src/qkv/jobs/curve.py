@@ -13,7 +13,7 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from qkv.data.corpus.shards import ranges
 from qkv.errors import InputError
 from qkv.files import to_json, write_text
 from qkv.jobs.finetune.data import check_data_unchanged, count_labels, pin_data, read_data
-from qkv.jobs.finetune.run import score_baseline
 from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import Prepared, build_trainer, compute_vectors, prepare_examples, resolve_data_defaults
 from qkv.jobs.lifecycle import Lifecycle
@@ -37,6 +36,7 @@ from qkv.report.plane import Axis, Band, Dots, Layer, Line, Plane, Planes, Rule
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
 from qkv.report.run_log import read_run
 from qkv.report.tables import Bar, BarTable, TableCell
+from qkv.tasks.baselines import score_constant
 from qkv.tasks.predictor import Vectors
 from qkv.tasks.table import SHARE, Metric, find_metric, task_words
 from qkv.tasks.task import Features
@@ -403,7 +403,9 @@ class CurvePlan:
         return self.prepared.task
 
 
-def plan_curve(config: CurveConfig, prepared: Prepared, out: Path, device: torch.device) -> CurvePlan:
+def plan_curve(
+    config: CurveConfig, prepared: Prepared, out: Path, device: torch.device, tell: Callable[[str], None]
+) -> CurvePlan:
     examples = prepared.data.train.examples
     labels = _labels(prepared)
     distinct = len({label for found in labels for label in found})
@@ -415,7 +417,7 @@ def plan_curve(config: CurveConfig, prepared: Prepared, out: Path, device: torch
     vectors = None
     if prepared.transfer.cached:
         # once for all points; a point does not run the encoder
-        whole = compute_vectors(prepared, out, device)
+        whole = compute_vectors(prepared, out, device, tell)
         assert isinstance(whole.train, Vectors)
         vectors = whole.train
         prepared = replace(prepared, dev=whole.dev, transfer=replace(prepared.transfer, cached=False))
@@ -531,7 +533,7 @@ class CurveSession:
 
     def train(self) -> Outcome:
         config, out, progress = self.config, self.out, self.progress
-        self.plan = plan = plan_curve(config, self.prepared, out, self.device)
+        self.plan = plan = plan_curve(config, self.prepared, out, self.device, progress.message)
         known = {CurvePoint(line["n"], line["draw"]) for line in read_points(out)}
         costs = [estimate_steps(plan, point.n) for point in plan.points]
         done = sum(cost for point, cost in zip(plan.points, costs, strict=True) if point in known)
@@ -584,7 +586,7 @@ def _collect_facts(plan: CurvePlan, out: Path) -> CurveFacts:
     lines = read_points(out)
     for line in sorted(lines, key=lambda line: (line["n"], line["draw"])):
         found.setdefault(line["n"], []).append(line["score"])
-    usual = score_baseline(prepared)
+    usual = score_constant(prepared.task, prepared.data.train.examples, prepared.data.dev.examples)
     points = [(n, score) for n, scores in found.items() for score in scores if math.isfinite(score)]
     return CurveFacts(
         task=config.task,
@@ -596,7 +598,7 @@ def _collect_facts(plan: CurvePlan, out: Path) -> CurveFacts:
         dev_examples=len(prepared.data.dev.examples),
         points=tuple((n, tuple(scores)) for n, scores in found.items()),
         fit=fit_power_law(points),
-        baseline=None if usual is None else (Phrase(f"always '{usual[0]}'", f"总答“{usual[0]}”"), usual[1]),
+        baseline=None if usual is None else (usual.name, usual.value),
         seconds=sum(line["seconds"] for line in lines),
         notes=(*prepared.notes, *_make_notes(plan)),
         config=(out / "config.toml").read_text(encoding="utf-8"),

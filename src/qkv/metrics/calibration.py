@@ -4,14 +4,14 @@ A model with confidence 0.9 should be right nine times out of ten. Dividing its 
 fixes most of the gap (Guo et al. 2017, section 4.2) and changes no answer. Each task decides what to divide: here a
 task is a function from a temperature to one loss per example.
 
-A calibration error is unbiased only on examples that were not used for fitting: `folds` and `_Fitted.cross_fitted` give
-each example the temperature fitted on the other folds.
+A calibration error is unbiased only on examples that were not used for fitting: `folds` assigns the examples, and
+`_Fitted.best` gives those of a fold the temperature of the others.
 
 Shapes: E examples, G temperatures of the grid, M answers with a confidence, L labels.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,14 +50,6 @@ class _Fitted:
         bend = before - 2 * here + after
         shift = (before - after) / (2 * bend) if bend > 0 else 0.0
         return float(np.exp(logs[least] + shift * (logs[1] - logs[0])))
-
-    def cross_fitted(self, fold: ArrayLike) -> FloatArray:
-        """(E,): for each example the best temperature of the examples in all other folds."""
-        numbers = np.asarray(fold)
-        found = np.ones(len(numbers))
-        for number in np.unique(numbers):
-            found[numbers == number] = self.best(numbers != number)
-        return found
 
 
 def fit_temperature(losses: Callable[[float], FloatArray | None]) -> _Fitted:
@@ -113,6 +105,19 @@ def expected_calibration_error(confidence: ArrayLike, right: ArrayLike, bins: in
     found = reliability_bins(confidence, right, bins)
     total = sum(count for _, _, count in found)
     return sum(abs(sure - share) * count for sure, share, count in found) / total if total else math.nan
+
+
+def chance_calibration_error(bins: Sequence[tuple[float, float, int]]) -> float:
+    """Return the calibration error that chance alone exceeds in one of twenty cases.
+
+    It is simulated: answers as many and as sure as those of `reliability_bins`, each right as often as it says.
+
+    >>> round(chance_calibration_error([(0.9, 0.8, 30)]), 2), round(chance_calibration_error([(0.9, 0.8, 3000)]), 2)
+    (0.1, 0.01)
+    """
+    sure, _, counts = map(np.array, zip(*bins, strict=True))
+    hits = np.random.default_rng(0).binomial(counts, np.clip(sure, 0, 1), (1000, len(counts)))
+    return float(np.quantile(np.abs(hits - sure * counts).sum(1) / counts.sum(), 0.95))
 
 
 def coverage_curve(

@@ -39,8 +39,22 @@ from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.metrics.spans import SCORERS
+from qkv.report.bilingual import Phrase
 from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
-from qkv.tasks.task import Calibration, Judgement, Makers, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.task import (
+    Calibration,
+    ConstantAnswer,
+    Judgement,
+    Makers,
+    PlainAnswer,
+    Scored,
+    Scores,
+    ShownPart,
+    Sure,
+    Task,
+    Weighed,
+    round_result,
+)
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE
@@ -467,6 +481,10 @@ class AnswerTask(Task[AnswerExample, AnswerResult]):
 
     def thresholds(self, examples: Sequence[AnswerExample], results: Sequence[AnswerResult]) -> dict[str, float]:
         return {NO_ANSWER: no_answer_threshold(self.settings.scorer, examples, results)}
+
+    def constant_answer(self, examples: Sequence[AnswerExample]) -> ConstantAnswer | None:
+        name = Phrase("always answering that there is no answer", "总答没有答案")
+        return ConstantAnswer(name, PlainAnswer()) if self.no_answer else None
 
     def weighed(
         self, features: AnswerFeatures, scores: Scores, result: AnswerResult, calibration: Calibration

@@ -1,9 +1,9 @@
 """Simple models of the training examples, to compare a fine-tuned one with.
 
-- `ConstantBaseline` always gives the most frequent label; `MeanBaseline`, for numbers, always their mean.
+- `ConstantBaseline` gives every example the same answer (`Task.constant_answer`): the most frequent label, the mean.
 - `TextBaseline`, for classification, is a logistic regression (train/linear.py) on tf-idf: of words and pairs of words;
   of characters, their pairs and triples where a script has no spaces (Chinese, Japanese). Of a text pair, each text has
-  its own columns, and so has what both contain.
+  its own columns, and so has what both contain. With several labels each has a fitted threshold, as in the model.
 - `EntityBaseline`, for tagging, finds the labelled spans of training again by their letters: the longest match wins,
   with its most frequent label.
 
@@ -14,7 +14,6 @@ Shapes: n examples, F columns, L labels.
 
 import math
 import re
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,18 +24,21 @@ from unicodedata import normalize
 import numpy as np
 
 from qkv.data.labelled.examples import Span, TagExample, TextExample
+from qkv.metrics.calibration import best_threshold_f1
 from qkv.report.bilingual import Phrase
 from qkv.tasks.table import AnyTask
 from qkv.tasks.tag import TagTask
-from qkv.tasks.task import Scorer
+from qkv.tasks.task import PlainAnswer, Scorer
 from qkv.tasks.texts import TextTask, linear_targets
-from qkv.train.linear import Floats, LinearMap, SparseRows, fit_linear
+from qkv.train.linear import Floats, LinearMap, SparseRows, fit_linear, fold_numbers, held_out_scores
 
+CONSTANT = "constant"
 MOST_CHARACTERS = 5_000_000
 """Of all training texts: with more, tf-idf would take minutes and is left out."""
 _MOST_COLUMNS = 50_000  # the most frequent terms
 _STRENGTH = 0.1  # of the penalty; rows have length 1
 _TOLERANCE = 1e-3
+_FOLDS = 3  # of the fit of thresholds
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _RUNS = re.compile(rf"([{_UNSPACED}]+)|([^{_UNSPACED}]+)")
@@ -72,15 +74,6 @@ def _columns(example: TextExample) -> Counter[str]:
     return Counter({side + term: n for side, found in sides for term, n in found.items()})
 
 
-class PlainAnswer(NamedTuple):
-    """What a scorer reads of a result."""
-
-    label: str = ""
-    labels: tuple[str, ...] = ()
-    spans: tuple[Span, ...] = ()
-    value: float = math.nan
-
-
 class Baseline(Protocol):
     @property
     def key(self) -> str: ...  # in files
@@ -91,28 +84,12 @@ class Baseline(Protocol):
 
 @dataclass(frozen=True)
 class ConstantBaseline:
-    label: str
-    key: str = "constant"
-
-    @property
-    def name(self) -> Phrase:
-        return Phrase(f"always answering “{self.label}”", f"总答“{self.label}”")
+    name: Phrase
+    constant: PlainAnswer
+    key: str = CONSTANT
 
     def answer(self, examples: Sequence[Any]) -> list[PlainAnswer]:
-        return [PlainAnswer(label=self.label)] * len(examples)
-
-
-@dataclass(frozen=True)
-class MeanBaseline:
-    mean: float
-    key: str = "constant"
-
-    @property
-    def name(self) -> Phrase:
-        return Phrase(f"always answering the mean, {self.mean:.4g}", f"总答平均值（{self.mean:.4g}）")
-
-    def answer(self, examples: Sequence[Any]) -> list[PlainAnswer]:
-        return [PlainAnswer(value=self.mean)] * len(examples)
+        return [self.constant] * len(examples)
 
 
 @dataclass(frozen=True)
@@ -121,6 +98,7 @@ class TextBaseline:
     numbers: Mapping[str, int]  # term → column
     rarity: Floats  # (F,) idf
     linear: LinearMap
+    thresholds: Floats  # (L,) of the scores, where a label is given or not
     key: str = "tf-idf"
 
     @property
@@ -135,13 +113,20 @@ class TextBaseline:
         numbers = {term: number for number, term in enumerate(kept)}
         rarity = np.log((1 + len(found)) / (1 + np.array([frequency[term] for term in kept], np.float64))) + 1
         rows = _rows(found, numbers, rarity)
-        linear = fit_linear(rows, linear_targets(task, examples), _STRENGTH, tolerance=_TOLERANCE)
-        return cls(task, numbers, rarity, linear)
+        targets = linear_targets(task, examples)
+        linear = fit_linear(rows, targets, _STRENGTH, tolerance=_TOLERANCE)
+        thresholds = np.zeros(task.outputs)
+        if task.fits_thresholds and len(found) > 1:  # by scores of examples that the fit did not use
+            fold = fold_numbers([""] * len(found), min(_FOLDS, len(found)), 0)
+            (scores,) = held_out_scores(rows, targets, [_STRENGTH], fold, tolerance=_TOLERANCE)
+            best = best_threshold_f1(1 / (1 + np.exp(-scores)), task.targets(examples).numpy() > 0.5)
+            thresholds = np.log(best) - np.log1p(-np.minimum(best, 1 - 1e-12))
+        return cls(task, numbers, rarity, linear, thresholds)
 
-    def answer(self, examples: Sequence[TextExample]) -> list["PlainAnswer"]:
+    def answer(self, examples: Sequence[TextExample]) -> list[PlainAnswer]:
         scores = self.linear.scores(_rows(map(_columns, examples), self.numbers, self.rarity))  # (n, L)
         if self.task.kind == "multi":
-            said = scores > 0
+            said = scores >= self.thresholds
             return [PlainAnswer(labels=tuple(self.task.labels[n] for n in np.flatnonzero(row))) for row in said]
         return [PlainAnswer(label=self.task.labels[n]) for n in scores.argmax(1).tolist()]
 
@@ -220,16 +205,24 @@ def _is_edge(text: str, at: int) -> bool:
 
 def fit_baselines(task: AnyTask, examples: Sequence[Any]) -> list[Baseline]:
     """The baselines of a task, from its training examples; see `is_too_large` for what is left out."""
-    if isinstance(task, TagTask):
-        return [EntityBaseline.fit(examples)]
-    if task.numbers:
-        return [MeanBaseline(statistics.fmean(float(example.label) for example in examples))]
     found: list[Baseline] = []
-    if (constant := task.baseline(examples, examples[:1])) is not None:
-        found.append(ConstantBaseline(constant[0]))
-    if isinstance(task, TextTask) and not is_too_large(task, examples):
+    if (constant := task.constant_answer(examples)) is not None:
+        found.append(ConstantBaseline(*constant))
+    if isinstance(task, TagTask):
+        found.append(EntityBaseline.fit(examples))
+    if isinstance(task, TextTask) and not task.numbers and not is_too_large(task, examples):
         found.append(TextBaseline.fit(task, examples))
     return found
+
+
+def score_constant(task: AnyTask, train: Sequence[Any], dev: Sequence[Any]) -> "BaselineScore | None":
+    """The best constant answer of the training examples, scored on others."""
+    constant = task.constant_answer(train)
+    if constant is None:
+        return None
+    scores = BaselineScores(task, [ConstantBaseline(*constant)])
+    scores.add(dev)
+    return scores.result()[0]
 
 
 def is_too_large(task: AnyTask, examples: Sequence[Any]) -> bool:

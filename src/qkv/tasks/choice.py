@@ -16,6 +16,7 @@ Shapes: E examples, R rows, U units (examples) of a batch, K the most choices am
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -33,8 +34,22 @@ from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.data.windows import Windowed, cut_windows
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
+from qkv.report.bilingual import Phrase
 from qkv.tasks.answer_features import check_room, name_place
-from qkv.tasks.task import Calibration, Judgement, Makers, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.task import (
+    Calibration,
+    ConstantAnswer,
+    Judgement,
+    Makers,
+    PlainAnswer,
+    Scored,
+    Scores,
+    ShownPart,
+    Sure,
+    Task,
+    Weighed,
+    round_result,
+)
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
@@ -280,6 +295,12 @@ class ChoiceTask(Task[ChoiceExample, ChoiceResult]):
             result.probability,
             -math.log(max(result.probabilities[example.answer], 1e-12)),
         )
+
+    def constant_answer(self, examples: Sequence[ChoiceExample]) -> ConstantAnswer:
+        """The place at which the right choice stands most often."""
+        place = Counter(int(example.answer or 0) for example in examples).most_common(1)[0][0]
+        name = Phrase(f"always taking choice {place + 1}", f"总选第 {place + 1} 项")
+        return ConstantAnswer(name, PlainAnswer(choice=place))
 
     def weighed(
         self, features: ChoiceFeatures, scores: Scores, result: ChoiceResult, calibration: Calibration

@@ -15,6 +15,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -38,12 +39,15 @@ from qkv.metrics.classes import (
 )
 from qkv.metrics.numbers import correlation, correlation_moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
+from qkv.report.bilingual import Phrase
 from qkv.tasks.task import (
     Calibration,
+    ConstantAnswer,
     FloatArray,
     Judgement,
     LabelScore,
     Makers,
+    PlainAnswer,
     Scored,
     Scores,
     ShownPart,
@@ -265,10 +269,10 @@ class SingleLabel(TextTask):
         loss = -math.log(max(result.probabilities.get(example.label, 0.0), 1e-12))
         return Judgement(example.label, result.label, example.label == result.label, result.probability, loss)
 
-    def baseline(self, train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple[str, float]:
-        """The most frequent training label."""
-        most, _ = Counter(example.label for example in train).most_common(1)[0]
-        return str(most), sum(example.label == most for example in dev) / len(dev)
+    def constant_answer(self, examples: Sequence[TextExample]) -> ConstantAnswer:
+        """The most frequent label."""
+        most = str(Counter(example.label for example in examples).most_common(1)[0][0])
+        return ConstantAnswer(Phrase(f"always answering “{most}”", f"总答“{most}”"), PlainAnswer(label=most))
 
     def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> NDArray[np.float64]:
         assert features.targets is not None
@@ -409,6 +413,15 @@ class MultiLabel(TextTask):
 
     def figure(self, sums: FloatArray) -> FloatArray:
         return compute_f1(sums)
+
+    def constant_answer(self, examples: Sequence[TextExample]) -> ConstantAnswer:
+        """The most frequent labels, as many as give the best micro F1."""
+        counts = Counter(label for example in examples for label in example.labels())
+        right = accumulate(n for _, n in counts.most_common())
+        f1 = [2 * hits / (size * len(examples) + counts.total()) for size, hits in enumerate(right, 1)]
+        labels = tuple(label for label, _ in counts.most_common(f1.index(max(f1)) + 1))
+        named = ", ".join(labels)
+        return ConstantAnswer(Phrase(f"always answering “{named}”", f"总答“{named}”"), PlainAnswer(labels=labels))
 
     def thresholds(self, examples: Sequence[TextExample], results: Sequence[PredictedLabels]) -> dict[str, float]:
         """By label, the one with the best F1."""
@@ -562,6 +575,11 @@ class Regression(TextTask):
 
     def figure(self, sums: FloatArray) -> FloatArray:
         return correlation(sums)
+
+    def constant_answer(self, examples: Sequence[TextExample]) -> ConstantAnswer:
+        mean = statistics.fmean(float(str(example.label)) for example in examples)
+        name = Phrase(f"always answering the mean, {mean:.4g}", f"总答平均值（{mean:.4g}）")
+        return ConstantAnswer(name, PlainAnswer(value=mean))
 
     def weighed(
         self, features: TextFeatures, scores: Scores, result: PredictedNumber, calibration: Calibration

@@ -6,7 +6,7 @@ vectors of the encoder are computed once and stored in a file.
 Shapes: R rows, N tokens of all rows, D width.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,17 @@ def find_row_vectors(features: Features, file: Path, reads_rows: bool) -> Vector
 
 
 @torch.inference_mode()
-def write_row_vectors(model: TaskModel, features: Features, file: Path, tokens_per_batch: int) -> Vectors:
-    """Run the encoder over all rows, into a file that is mapped and not loaded: it may be larger than memory."""
+def write_row_vectors(
+    model: TaskModel,
+    features: Features,
+    file: Path,
+    tokens_per_batch: int,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Vectors:
+    """Run the encoder over all rows, into a file that is mapped and not loaded: it may be larger than memory.
+
+    `watch` is called after each batch with the tokens so far and all of them.
+    """
     rows = features.rows
     device = next(model.parameters()).device
     begins = np.cumsum(rows.lengths) - rows.lengths
@@ -83,9 +92,12 @@ def write_row_vectors(model: TaskModel, features: Features, file: Path, tokens_p
             start = stream.tell()
             stream.truncate(start + 4 * shape[0] * shape[1])
         found = np.memmap(part, np.float32, "r+", offset=start, shape=shape)
+        done, total = 0, int(rows.lengths.sum())
         for chosen in plan_batches(rows.lengths, tokens_per_batch):
             values = model.vectors(rows.collate(chosen).to(device)).float().cpu().numpy()
             found[chosen if model.reads_rows else ranges(begins[chosen], rows.lengths[chosen])] = values
+            done += int(rows.lengths[chosen].sum())
+            watch(done, total)
         found.flush()
         del found
     return Vectors(features, np.load(file, mmap_mode="r"), model.reads_rows)

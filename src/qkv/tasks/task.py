@@ -9,6 +9,7 @@ Shapes: E examples, R rows (windows of examples), N tokens of all rows together,
 batch (what the loss counts: an example with all its windows, or one window).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.data.batch import Batch, Integers
-from qkv.data.labelled.examples import Example, Fault
+from qkv.data.labelled.examples import Example, Fault, Span
 from qkv.data.windows import Windowed
 from qkv.errors import InputError
+from qkv.report.bilingual import Phrase
 from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Objective
@@ -100,6 +102,24 @@ class _Result(Protocol):
     def shown(self, example: Any) -> list[ShownPart]:
         """The example with what was said about it, from left to right; lines end with "\\n"."""
         ...
+
+
+class PlainAnswer(NamedTuple):
+    """What the scorers read of a result, each its own field."""
+
+    label: str = ""
+    labels: tuple[str, ...] = ()
+    value: float = math.nan
+    spans: tuple[Span, ...] = ()
+    choice: int = -1
+    text: str = ""
+
+
+class ConstantAnswer(NamedTuple):
+    """One answer for every example, and how a report names it."""
+
+    name: Phrase
+    answer: PlainAnswer
 
 
 class Weighed(NamedTuple):
@@ -249,8 +269,8 @@ class Task(Protocol[X, Y]):
     ) -> list[Y]: ...
     def scorer(self) -> Scorer[X, Y]: ...
     def judge(self, example: X, result: Y) -> Judgement: ...
-    def baseline(self, train: Sequence[X], dev: Sequence[X]) -> tuple[str, float] | None:
-        """An answer that needs no look at the example, and what it reaches on dev."""
+    def constant_answer(self, examples: Sequence[X]) -> ConstantAnswer | None:
+        """The best answer that needs no look at the example, by the training examples."""
         return None
 
     # Two models are compared by their main figure, `figure` of the sums of `summands`.

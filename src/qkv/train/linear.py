@@ -4,7 +4,7 @@
 
 The loss ℓ is the cross entropy of a softmax (`Classes`), one cross entropy per label (`Labels`) or half the squared
 error (`Numbers`); b is not penalised. The problem is convex and is solved in float64 by L-BFGS (Liu and Nocedal 1989)
-from zero, so the same examples give the same weights. `choose_strength` picks λ by cross-validation. The sum over
+from zero, so the same examples give the same weights. `try_strengths` cross-validates λ. The sum over
 examples is not divided by their number, so a λ that suits a sample suits the whole.
 
 `DenseRows` are standardised vectors (mean 0, deviation 1 per column); `folded` returns the same map for the vectors as
@@ -343,18 +343,32 @@ def fold_numbers(strata: Sequence[str], folds: int, seed: int) -> Integers:
     return found
 
 
-def try_strengths(
-    rows: Rows, targets: Targets, strengths: Sequence[float], fold: Integers, intercept: bool = True
-) -> Iterator[Tried]:
-    """Cross-validate each λ, in the given order; each fold starts from its weights at the λ before."""
+def held_out_scores(
+    rows: Rows,
+    targets: Targets,
+    strengths: Sequence[float],
+    fold: Integers,
+    intercept: bool = True,
+    tolerance: float = _TOLERANCE,
+) -> Iterator[Floats]:
+    """(n, L) for each λ, in the given order: each row is scored by the fit on the other folds, which starts from its
+    weights at the λ before."""
     numbers = np.unique(fold)
     parts = [(np.flatnonzero(fold != number), np.flatnonzero(fold == number)) for number in numbers]
-    splits = [(rows.take(a), targets.take(a), rows.take(b), targets.take(b), b) for a, b in parts]
+    splits = [(rows.take(a), targets.take(a), rows.take(b), b) for a, b in parts]
     before: list[LinearMap | None] = [None] * len(splits)
     for strength in strengths:
         scores = np.empty((len(fold), targets.outputs))
-        for place, (train, wanted, held_out, _, chosen) in enumerate(splits):
-            before[place] = fitted = fit_linear(train, wanted, strength, before[place], intercept)
+        for place, (train, wanted, held_out, chosen) in enumerate(splits):
+            before[place] = fitted = fit_linear(train, wanted, strength, before[place], intercept, tolerance)
             scores[chosen] = fitted.scores(held_out)
+        yield scores
+
+
+def try_strengths(
+    rows: Rows, targets: Targets, strengths: Sequence[float], fold: Integers, intercept: bool = True
+) -> Iterator[Tried]:
+    """Cross-validate each λ, in the given order."""
+    for strength, scores in zip(strengths, held_out_scores(rows, targets, strengths, fold, intercept), strict=True):
         losses, _ = targets.losses(scores)
         yield Tried(strength, float(losses.mean()), targets.score(scores))

@@ -8,6 +8,7 @@ import pytest
 from qkv.metrics.calibration import (
     abstain_threshold,
     best_threshold_f1,
+    chance_calibration_error,
     coverage_curve,
     expected_calibration_error,
     fit_temperature,
@@ -45,10 +46,20 @@ def test_softmax_of_known_heat() -> None:
     fitted = fit_temperature(losses)
     assert fitted.temperature == pytest.approx(3, rel=0.05)
     fold = folds(4000, 5)
-    crossed = fitted.cross_fitted(fold)
-    assert len(np.unique(crossed)) == 5 and crossed == pytest.approx(3, rel=0.08)
     others = fit_temperature(lambda temperature: losses(temperature)[fold != 2]).temperature
-    assert crossed[fold == 2] == pytest.approx(others)
+    assert fitted.best(fold != 2) == pytest.approx(others) and others == pytest.approx(3, rel=0.08)
+
+
+def test_the_error_of_chance() -> None:
+    """Confidences that are right as often as they say exceed it in about one of twenty draws."""
+    draw = np.random.default_rng(4)
+    exceeded = []
+    for _ in range(300):
+        sure = draw.uniform(0.5, 1.0, 60)
+        right = draw.random(60) < sure
+        bins = reliability_bins(sure, right)
+        exceeded.append(expected_calibration_error(sure, right) > chance_calibration_error(bins))
+    assert 0.01 < np.mean(exceeded) < 0.1
 
 
 def test_a_subset_has_its_own() -> None:

@@ -1,15 +1,22 @@
 """Baselines: what they read, what they answer, and that they are as good as the usual ones."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from qkv.data.labelled.examples import Span, TagExample, TextExample
+from qkv.cli.terminal import baseline_lines
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Span, TagExample, TextExample
 from qkv.tasks import baselines
-from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, terms
+from qkv.tasks.answer import AnswerSettings, AnswerTask
+from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, score_constant, terms
+from qkv.tasks.choice import ChoiceSettings, ChoiceTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
+from qkv.tasks.table import AnyTask
 from qkv.tasks.tag import TagLabels, TagSettings, TagTask
 from qkv.tasks.texts import BEFORE_POOLING
+from qkv.text.messages import translate
 
 TASK = SingleLabel(("bad", "good"), BEFORE_POOLING, False)
 WORDS = {
@@ -60,6 +67,65 @@ def test_numbers_are_compared_with_their_mean() -> None:
     scores.add([TextExample("b", label="1.5"), TextExample("c", label="5.5")])
     (found,) = scores.result()
     assert found.value == 0.0 and found.error == 2.0 and found.to_dict()["mean_absolute_error"] == 2.0
+
+
+def test_thresholds_of_several_labels_are_fitted() -> None:
+    """A rare label hardly reaches probability 0.5: a model with fitted thresholds was compared with that."""
+    draw = np.random.default_rng(0)
+    task, words = MultiLabel(("late", "rude"), BEFORE_POOLING, False), [f"w{n}" for n in range(30)]
+    rows = []
+    for _ in range(300):
+        wanted = tuple(label for label in task.labels if draw.random() < 0.12)
+        hints = [f"{label}{draw.integers(20)}" for label in wanted if draw.random() < 0.9]
+        rows.append(TextExample(" ".join([*draw.choice(words, 8), *hints]), label=wanted))
+    found = TextBaseline.fit(task, rows[:150])
+    assert (found.thresholds < -0.5).all()
+    plain = replace(found, thresholds=np.zeros(2))
+    scores = BaselineScores(task, [found, plain])
+    scores.add(rows[150:])
+    fitted, at_half = scores.result()
+    assert fitted.value > at_half.value + 0.1
+
+
+def test_several_labels_are_compared_with_the_most_frequent_ones() -> None:
+    """Without it a model that gives every text all labels was above the best baseline."""
+    several = MultiLabel(("a", "b", "c"), BEFORE_POOLING, False)
+    given = [("a", "b"), ("a", "b"), ("a",), ("b", "c"), ()]
+    constant = fit_baselines(several, [TextExample("x", label=labels) for labels in given])[0]
+    assert constant.key == "constant" and constant.answer([TextExample("y")])[0].labels == ("a", "b")
+    assert "“a, b”" in constant.name.en and "“a, b”" in constant.name.zh
+
+
+def test_choices_are_compared_with_the_most_frequent_place() -> None:
+    task = ChoiceTask(ChoiceSettings())
+    train = [ChoiceExample("", "q", ("x", "y", "z"), answer) for answer in (2, 0, 2)]
+    dev = [ChoiceExample("", "q", ("x", "y", "z"), 2), ChoiceExample("", "q", ("x", "y"), 0)]
+    found = score_constant(task, train, dev)
+    assert found is not None and found.value == 0.5 and found.name.en == "always taking choice 3"
+
+
+@pytest.mark.parametrize(("no_answer", "value"), [("yes", 0.5), ("no", None)])
+def test_answers_are_compared_with_no_answer_where_it_is_allowed(no_answer: str, value: float | None) -> None:
+    task = AnswerTask(AnswerSettings(max_answer_tokens=3, no_answer=no_answer, scorer="squad"))
+    found = score_constant(
+        task, [], [AnswerExample("q", "the cat", ()), AnswerExample("q", "cat", (AnswerSpan(0, "cat"),))]
+    )
+    assert (found and found.value) == value
+
+
+def test_every_constant_answer_has_its_name_in_chinese() -> None:
+    tasks: list[tuple[AnyTask, list[Any]]] = [
+        (TASK, TRAIN),
+        (MultiLabel(("a", "b"), BEFORE_POOLING, False), [TextExample("x", label=("a", "b"))]),
+        (Regression(BEFORE_POOLING, False), [TextExample("x", label="1.5")]),
+        (ChoiceTask(ChoiceSettings()), [ChoiceExample("", "q", ("x", "y"), 1)]),
+        (AnswerTask(AnswerSettings(max_answer_tokens=3, no_answer="yes", scorer="squad")), []),
+    ]
+    for task, examples in tasks:
+        constant = task.constant_answer(examples)
+        assert constant is not None
+        (line,) = baseline_lines({"dev": [{"name": constant.name.en, "value": 0.5}]}, task.main)[1:]
+        assert constant.name.zh in translate(line, "zh"), line
 
 
 def test_entities_are_found_by_the_longest_match_on_whole_words() -> None:

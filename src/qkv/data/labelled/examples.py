@@ -133,6 +133,10 @@ class Example(ABC):
         """A key that is equal for examples with the same texts, ignoring labels, case, width and white space."""
         return tuple(fold_text(text) for text in self.texts() if text is not None)
 
+    def together(self) -> str | tuple[str, ...]:
+        """A key that is equal for examples that no split may separate: of one group, or with the same texts."""
+        return self.identity() if self.group is None else self.group
+
     def counted(self) -> tuple[str, ...]:
         """Labels, or their equivalent, as counted by a check."""
         return self.labels()

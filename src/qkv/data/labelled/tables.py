@@ -27,9 +27,9 @@ from qkv.errors import InputError, did_you_mean
 
 # first and second column of text pairs
 _PAIRS = (
-    "sentence1 sentence2, texta textb, text1 text2, premise hypothesis, question1 question2, query1 query2, "
-    "sent1 sent2, sentencea sentenceb, s1 s2, q1 q2, #1string #2string, query passage, query title, question sentence, "
-    "文本1 文本2, 句子1 句子2, 问题1 问题2, 前提 假设"
+    "sentence1 sentence2, texta textb, text1 text2, text pair, text textpair, premise hypothesis, question1 question2, "
+    "query1 query2, sent1 sent2, sentencea sentenceb, s1 s2, q1 q2, #1string #2string, query passage, query title, "
+    "question sentence, 文本1 文本2, 句子1 句子2, 问题1 问题2, 前提 假设"
 )
 # for each role, names by rank: a later rank is used only if no name of an earlier one is present
 USUAL_NAMES = {

@@ -76,11 +76,11 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
         dev = read_part(config.data.dev, config, tell)
     else:
         train, dev = _split_parts(train, config)
-    leaks = report_leaks(train, dev)
+    leaks = report_leaks(train, dev, "dev")
     test = None
     if config.data.test is not None:
         test = read_part(config.data.test, config, tell)
-        leaks += report_leaks(train, test)
+        leaks += report_leaks(train, test, "test")
     return LabelledData(train, dev, (*notes, *(leak.text for leak in leaks)), test, tuple(leaks))
 
 
@@ -113,14 +113,14 @@ def report_slips(train: DataPart) -> list[Phrase]:
     return found
 
 
-def report_leaks(train: DataPart, other: DataPart) -> list[Leak]:
+def report_leaks(train: DataPart, other: DataPart, name: str) -> list[Leak]:
     """Report examples that are in the training set and in another part."""
     seen = {example.identity() for example in train.examples}
     both = [example for example in other.examples if example.identity() in seen]
     if not both:
         return []
     text = _leak(len(both), len(other.examples), other.source, train.source, both[0].place)
-    return [Leak(len(both) / len(other.examples), text)]
+    return [Leak(name, len(both) / len(other.examples), text)]
 
 
 def _leak(both: int, of: int, dev: str, train: str, place: Place) -> Phrase:
@@ -143,7 +143,7 @@ def split_examples(
 
 def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool = False) -> list[bool]:
     """Return which examples to hold out, stratified by label unless they are `numbers`."""
-    groups = [example.group if example.group is not None else example.identity() for example in examples]
+    groups = [example.together() for example in examples]
     strata = ["" if numbers else example.stratum() for example in examples]
     chosen: list[bool] = choose_held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
     while not numbers:

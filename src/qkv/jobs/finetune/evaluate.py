@@ -2,8 +2,8 @@
 
 Temperature, thresholds and the abstention threshold are fitted on the development set. To avoid optimistic figures,
 each example is answered with the calibration of the folds it is not in; score, predictions and calibration error use
-these answers. The saved calibration is fitted on all examples. A temperature that does not lower the calibration error
-of these answers is not used.
+these answers. The saved calibration is fitted on all examples. A temperature is used only if it lowers both the
+calibration error and the log loss of these answers: of few answers the error alone falls by chance as often as not.
 
 Evaluation streams: it keeps counts, a few of the worst examples and counts by length, so memory is constant.
 """
@@ -98,7 +98,7 @@ def calibrate(
     by_fold = [held_out.fitted(tried.best(fold != number), fold != number) for number in range(FOLDS)]
     results = _by_fold(held_out, fold, by_fold)
     before, after = held_out.sure(plain), held_out.sure(results)
-    if not _error(after) < _error(before):
+    if not (_error(after) < _error(before) and _lowers_loss(held_out, fold, by_fold)):
         chosen = held_out.fitted(1.0, everything)
         by_fold = [held_out.fitted(1.0, fold != number) for number in range(FOLDS)]
         results = _by_fold(held_out, fold, by_fold)
@@ -130,6 +130,17 @@ def calibrate(
 
 def _error(sure: Sure) -> float:
     return expected_calibration_error(sure.confidence, sure.right)
+
+
+def _lowers_loss(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Calibration]) -> bool:
+    """Whether the sum of losses, each by its own fold's temperature, is below that without a temperature."""
+    before, after = held_out.losses(1.0), np.zeros(len(fold))
+    for number, calibration in enumerate(by_fold):
+        losses = held_out.losses(calibration.temperature)
+        assert losses is not None
+        after[fold == number] = losses[fold == number]
+    assert before is not None
+    return bool(after.sum() < before.sum())
 
 
 def _by_fold(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Calibration]) -> list[Any]:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,8 @@ from qkv.text.unknown import UnknownFacts
 class Leak:
     """Examples of dev or test that are in the training set."""
 
-    share: float  # of dev or test
+    part: str  # dev or test
+    share: float  # of it
     text: Phrase
 
 
@@ -144,6 +145,16 @@ class MixFacts:
     began: tuple[float, ...] = ()  # the shares before the first step; none: all alike
 
 
+LEAKED = 0.02
+"""Share of dev or test that is also in training, above which its scores are not to be trusted."""
+
+
+class EvaluatedPart(NamedTuple):
+    name: str  # dev or test
+    scored: Scored
+    baselines: tuple[BaselineScore, ...]
+
+
 @dataclass(frozen=True)
 class FinetuneFacts:
     task: str  # classify, tag, answer, choice
@@ -175,12 +186,18 @@ class FinetuneFacts:
     strength: float | None = None  # of the penalty, where the head was fitted to its optimum (linear.py)
     n_evaluations: int = 1  # on dev, of all seeds; the weights of the best one were kept
 
+    def is_leaked(self, part: str) -> bool:
+        """Whether so many examples of dev or test are in the training set that its scores say nothing."""
+        return any(leak.part == part and leak.share > LEAKED for leak in self.leaks)
+
     @property
-    def decisive(self) -> tuple[str, Scored, tuple[BaselineScore, ...]]:
-        """The part that says how good the model is: test, which chose nothing, or dev without one."""
+    def parts(self) -> tuple[EvaluatedPart, ...]:
+        """What the model was evaluated on, the part that decides first: test, which chose nothing, then dev. Parts that
+        leaked are left out if another is left."""
+        found = [EvaluatedPart("dev", self.scored, self.baselines)]
         if self.test_scored is not None:
-            return "test", self.test_scored, self.test_baselines
-        return "dev", self.scored, self.baselines
+            found.insert(0, EvaluatedPart("test", self.test_scored, self.test_baselines))
+        return tuple(part for part in found if not self.is_leaked(part.name)) or tuple(found)
 
 
 def best_baseline(baselines: Sequence[BaselineScore]) -> BaselineScore | None:

@@ -92,8 +92,7 @@ class HeadFit:
         generator = np.random.default_rng(np.random.SeedSequence((self.seed, 12)))
         n = len(self.examples)
         chosen = np.sort(generator.permutation(n)[:_MOST_SEARCHED])
-        strata = ["" if self.task.numbers else self.examples[number].stratum() for number in chosen.tolist()]
-        fold = fold_numbers(strata, min(_FOLDS, len(chosen)), self.seed)
+        fold = self._folds([self.examples[number] for number in chosen.tolist()])
         rows, targets = self._standard.rows(self._vectors[chosen]), self._targets.take(chosen)
         found: list[Tried] = []
         for one in try_strengths(rows, targets, STRENGTHS, fold, self._has_bias):
@@ -107,6 +106,16 @@ class HeadFit:
             if step - 1 - min(range(step), key=lambda place: found[place].loss) >= _RISES:
                 break
         return found
+
+    def _folds(self, examples: Sequence[Any]) -> NDArray[np.int64]:
+        """(n,) the fold of each example; as in a split of a file, equal texts and those of one group are in one."""
+        groups: dict[Any, int] = {}
+        of_example = [groups.setdefault(example.together(), len(groups)) for example in examples]
+        if len(groups) < 2:
+            return np.arange(len(examples)) % _FOLDS
+        _, firsts = np.unique(of_example, return_index=True)
+        strata = ["" if self.task.numbers else examples[first].stratum() for first in firsts.tolist()]
+        return fold_numbers(strata, min(_FOLDS, len(strata)), self.seed)[of_example]
 
     def _fit(self, strength: float) -> None:
         """Set the head to the optimum of this strength on all examples."""

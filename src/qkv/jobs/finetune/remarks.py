@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from qkv.jobs.finetune.facts import (
     ENOUGH,
+    LEAKED,
     CalibrationFacts,
     DataFacts,
     FinetuneFacts,
@@ -23,11 +24,12 @@ from qkv.jobs.finetune.facts import (
     explain_threshold,
     measure_spread,
 )
+from qkv.metrics.calibration import chance_calibration_error
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import Phrase, count, percent
 from qkv.report.remarks import FAILURE, GOOD, NOTE, WARNING, Remark
 from qkv.report.tables import largest_confusions
-from qkv.tasks.baselines import MOST_CHARACTERS, BaselineScore
+from qkv.tasks.baselines import CONSTANT, MOST_CHARACTERS, BaselineScore
 from qkv.tasks.table import PART_NAMES, SHARE, Metric, TaskWords, find_metric, task_words
 from qkv.tasks.task import LabelScore, Scored
 from qkv.text.messages import translate
@@ -147,12 +149,14 @@ def _named(names: Sequence[str]) -> Phrase:
 
 # Remarks on the whole run.
 
+_FEW_STEPS = 100
+"""Steps of a run that may just be too short."""
 _FEWEST = 10
-"""Examples from which an interval shrinks by the rule."""
+"""Examples from which an interval is to be trusted, and shrinks by the rule."""
 _WIDE = 0.1
 """An interval this wide says little: a score of 85 % may be 80 or 90."""
-_LEAKED = 0.02
-"""Share of dev or test that is also in training, above which scores are not to be trusted."""
+_NEAR = 0.05
+"""Scores of dev and test that are this near are called equal."""
 PERFECT = 0.995
 """A score that is more often a leak than a triumph."""
 OFF = 0.05
@@ -167,12 +171,14 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
     failure, baseline = remark_nothing_learned(facts), remark_baseline(facts)
     found = (
         failure,
-        *(Remark(WARNING if leak.share > _LEAKED else NOTE, leak.text) for leak in facts.leaks),
+        *(Remark(WARNING if leak.share > LEAKED else NOTE, leak.text) for leak in facts.leaks),
         baseline if failure is None else None,
-        remark_too_good(what, scored, facts.baselines, words),
+        None
+        if any(leak.part == "dev" for leak in facts.leaks)
+        else remark_too_good(what, scored, facts.baselines, words),
         remark_chosen_on_dev(facts),
         remark_numbers(facts),
-        remark_uncertainty(what, facts.decisive[1], words),
+        remark_uncertainty(what, facts.parts[0].scored, words),
         remark_dev_and_test(facts),
         remark_seeds(what, facts.seeds),
         None if facts.strength is not None else remark_more_steps(facts.seeds),
@@ -190,7 +196,7 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
         remark_left_out_baseline(facts),
     )
-    leaked = any(leak.share > _LEAKED for leak in facts.leaks)
+    leaked = facts.is_leaked("dev") or facts.is_leaked("test")
     doubtful = failure is not None or leaked or (baseline is not None and baseline.level == WARNING)
     for remark in found:
         if remark is not None:
@@ -202,10 +208,7 @@ def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
 
     A part that the constant answer has all right shows nothing. For numbers see `_has_learned`.
     """
-    parts = [(facts.scored, facts.baselines)]
-    if facts.test_scored is not None:
-        parts.append((facts.test_scored, facts.test_baselines))
-    known = [(part, _constant(baselines)) for part, baselines in parts]
+    known = [(scored, _constant(baselines)) for _, scored, baselines in facts.parts]
     known = [(part, constant) for part, constant in known if constant is None or constant.value < 1]
     known = [(part, constant) for part, constant in known if math.isfinite(part.values.get(facts.main, math.nan))]
     if not known or any(_has_learned(part, constant) for part, constant in known):
@@ -217,13 +220,17 @@ def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
         en += f", no better than {constant.name.en} ({what.shown(constant.value)})"
         zh += f"，不比{constant.name.zh}（{what.shown(constant.value)}）好"
     ways_en, ways_zh = ["another model (--model)"], ["换一个模型（--model）"]
-    if facts.strength is None:  # a head that is fitted has no learning rate
+    if facts.strength is None:  # a head that is fitted has neither steps nor a learning rate
+        if facts.seeds and max(seed.steps for seed in facts.seeds) < _FEW_STEPS:
+            ways_en.insert(0, "more epochs (--epochs)")
+            ways_zh.insert(0, "多训练几轮（--epochs）")
         lower = "" if facts.lr is None else f" {facts.lr / 3:.1g}"
         ways_en.insert(0, f"a lower learning rate (--lr{lower})")
         ways_zh.insert(0, f"更小的学习率（--lr{lower}）")
-    if facts.transfer != "features":
-        ways_en.append("--transfer features")
-        ways_zh.append("--transfer features")
+    if not facts.new_layers:  # of which nothing can be held still
+        other = "--transfer full" if facts.transfer in ("features", "freeze") else "--transfer features"
+        ways_en.append(other)
+        ways_zh.append(other)
     return Remark(
         FAILURE,
         Phrase(
@@ -234,7 +241,7 @@ def remark_nothing_learned(facts: FinetuneFacts) -> Remark | None:
 
 
 def _constant(baselines: Sequence[BaselineScore]) -> BaselineScore | None:
-    return next((one for one in baselines if one.key == "constant"), None)
+    return next((one for one in baselines if one.key == CONSTANT), None)
 
 
 def _has_learned(scored: Scored, constant: BaselineScore | None) -> bool:
@@ -247,7 +254,7 @@ def _has_learned(scored: Scored, constant: BaselineScore | None) -> bool:
 
 def remark_numbers(facts: FinetuneFacts) -> Remark | None:
     """The mean absolute error beside that of always answering the mean, on test if there is one."""
-    _, scored, baselines = facts.decisive
+    _, scored, baselines = facts.parts[0]
     error, constant = scored.values.get("mean_absolute_error", math.nan), _constant(baselines)
     if constant is None or not math.isfinite(error) or not math.isfinite(constant.error):
         return None
@@ -272,7 +279,7 @@ def remark_numbers(facts: FinetuneFacts) -> Remark | None:
 
 
 _CHEAPER = {
-    "constant": Phrase(
+    CONSTANT: Phrase(
         "nothing shows that it has learnt the task. Check the labels, give more examples or another model.",
         "看不出它学会了这个任务。请检查标签，增加样本，或换一个模型。",
     ),
@@ -293,10 +300,10 @@ _CHEAPER = {
 def remark_baseline(facts: FinetuneFacts) -> Remark | None:
     """The score against the best baseline: on test if there is one, else on dev.
 
-    Above it by more than the interval: good. Below it, or no better than always giving one answer: a warning. Above it
-    within the interval: a note that names the cheaper choice.
+    Above it by more than the interval: good, if there are `_FEWEST` examples. Below it, or no better than always giving
+    one answer: a warning. Above it within the interval: a note that names the cheaper choice.
     """
-    what, (part, scored, baselines) = find_metric(facts.main), facts.decisive
+    what, (part, scored, baselines) = find_metric(facts.main), facts.parts[0]
     best, value = best_baseline(baselines), scored.values.get(facts.main, math.nan)
     if best is None or not math.isfinite(value):
         return None
@@ -308,7 +315,7 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
     if low > best.value:
         more = what.change(value - best.value)
         return Remark(
-            GOOD,
+            GOOD if scored.n >= _FEWEST else NOTE,
             Phrase(
                 f"{en}, {more.en} above the best baseline ({how.en}: {level}).",
                 f"{zh}，比最好的基线（{how.zh}：{level}）高 {more.zh}。",
@@ -326,7 +333,7 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
         )
     constant = _constant(baselines)
     if constant is not None and low <= constant.value:
-        level, how, advice = what.shown(constant.value), constant.name, _CHEAPER["constant"]
+        level, how, advice = what.shown(constant.value), constant.name, _CHEAPER[CONSTANT]
         return Remark(
             WARNING,
             Phrase(
@@ -361,7 +368,7 @@ def remark_left_out_baseline(facts: FinetuneFacts) -> Remark | None:
 def remark_too_good(
     what: Metric, scored: Scored, baselines: Sequence[BaselineScore], words: TaskWords
 ) -> Remark | None:
-    """Nearly perfect where no baseline is: does dev hold texts of training?"""
+    """Nearly perfect where no baseline is, though no text of dev is in training."""
     value, best = scored.values.get(scored.main, math.nan), best_baseline(baselines)
     if what.kind != SHARE or not value >= PERFECT or scored.n < 30 or (best is not None and best.value > 0.9):
         return None
@@ -369,10 +376,10 @@ def remark_too_good(
     return Remark(
         WARNING,
         Phrase(
-            f"{what.name.en} is {what.shown(value)} on {of.en}, which is rarely true. Make sure that dev holds no text "
-            "of the training data: qkv check TRAIN --against DEV.",
-            f"{of.zh}上，{what.name.zh}达 {what.shown(value)}，这很少是真的。请确认验证集里没有训练集的文本："
-            "qkv check TRAIN --against DEV。",
+            f"{what.name.en} is {what.shown(value)} on {of.en}, which is rarely true. No text of dev is in the "
+            "training data as it stands: look for copies with small changes, and for texts that give their label away.",
+            f"{of.zh}上，{what.name.zh}达 {what.shown(value)}，这很少是真的。验证集里没有与训练集相同的文本："
+            "请看看有没有略作改动的副本，或文本本身透露了标签。",
         ),
     )
 
@@ -397,7 +404,7 @@ def remark_uncertainty(what: Metric, scored: Scored, words: TaskWords) -> Remark
 
 def remark_chosen_on_dev(facts: FinetuneFacts) -> Remark | None:
     """Without a test set the score is the best of several evaluations on the same examples."""
-    if facts.test_scored is not None or facts.n_evaluations < 2:
+    if facts.parts[0].name != "dev" or facts.n_evaluations < 2:
         return None
     return Remark(NOTE, explain_selection(facts.n_evaluations))
 
@@ -406,17 +413,20 @@ def remark_dev_and_test(facts: FinetuneFacts) -> Remark | None:
     """The test score beside that of dev, by which the weights and the seed were chosen.
 
     They differ if the difference is larger than the half-widths of both 95 % intervals together (as the sides of a
-    right triangle). Nothing is said of two scores that show nothing: 0, or not above always giving one answer.
+    right triangle), and agree if it is smaller than `_NEAR` as well. Nothing is said of a test set that leaked, nor of
+    two scores that show nothing: 0, or not above always giving one answer.
     """
     what, dev, test = find_metric(facts.main), facts.scored, facts.test_scored
-    if test is None:
+    if test is None or facts.is_leaked("test"):
         return None
     a, b = dev.values.get(dev.main, math.nan), test.values.get(dev.main, math.nan)
     low, high = _interval(dev)
     test_low, test_high = _interval(test)
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(low)):
         return None
-    if max(a, b) <= max([0.0, *(one.value for one in facts.test_baselines if one.key == "constant")]):
+    constants = [_constant(baselines) for baselines in (facts.baselines, facts.test_baselines)]
+    trivial, test_trivial = (max(0.0, one.value) if one is not None else 0.0 for one in constants)
+    if a <= trivial and b <= test_trivial:
         return None
     both_en = f"{what.name.en} is {what.shown(b)} on test and {what.shown(a)} on dev"
     both_zh = f"{what.name.zh}：测试集 {what.shown(b)}，验证集 {what.shown(a)}"
@@ -426,7 +436,12 @@ def remark_dev_and_test(facts: FinetuneFacts) -> Remark | None:
         )
         return Remark(NOTE, easier)
     if b >= a - math.hypot(a - low, test_high - b):
-        return Remark(GOOD, Phrase(f"{both_en}: they agree.", f"{both_zh}，两者相符。"))
+        if abs(a - b) < _NEAR:
+            return Remark(GOOD, Phrase(f"{both_en}: they agree.", f"{both_zh}，两者相符。"))
+        return Remark(
+            NOTE,
+            Phrase(f"{both_en}: with so few examples that may be chance.", f"{both_zh}：样本这么少，可能是偶然。"),
+        )
     return Remark(
         WARNING,
         Phrase(
@@ -469,7 +484,10 @@ def remark_more_steps(seeds: Sequence[SeedFacts]) -> Remark | None:
 
 
 def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
-    """How sure it was against how often it was right, before and after the temperature."""
+    """How sure it was against how often it was right, before and after the temperature.
+
+    The error counts as large above `OFF` and above what chance gives so many answers (`chance_calibration_error`).
+    """
     total = facts.answers if facts else 0
     if facts is None or not total:
         return None
@@ -485,9 +503,20 @@ def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
     right = sum(share * n for _, share, n in facts.before) / total
     before, after = percent(facts.error_before), percent(facts.error_after)
     is_used = facts.temperature != 1.0
+    chance = chance_calibration_error(facts.after)
+    if OFF < facts.error_after <= chance:
+        return Remark(
+            NOTE,
+            Phrase(
+                f"Its probabilities are off by {after} on average, and of {total:,} answers chance alone gives up to "
+                f"{percent(chance)}: more would show whether they can be believed.",
+                f"它给的概率平均差 {after}，而 {total:,} 个回答仅凭偶然就可能差到 {percent(chance)}："
+                "要有更多回答才看得出是否可信。",
+            ),
+        )
     if facts.error_after > OFF:
-        how_en = f"even after calibration (before: {before})" if is_used else "and no temperature lowers that"
-        how_zh = f"概率平均差 {after}，温度也降不下来"
+        how_en = f"even after calibration (before: {before})" if is_used else "and a temperature does not help"
+        how_zh = f"概率平均差 {after}，调温度也没有帮助"
         if is_used:
             how_zh = f"校准之后概率平均仍差 {after}（校准前 {before}）"
         return Remark(
@@ -501,9 +530,9 @@ def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
         return Remark(
             GOOD,
             Phrase(
-                f"Its probabilities can be read as such: off by {after} on average, as trained. No temperature lowers "
-                "that, so none is used.",
-                f"它给的概率可以当真：平均只差 {after}，未经校准；温度降不低它，所以不用。",
+                f"Its probabilities can be read as such: off by {after} on average, as trained. A temperature does not "
+                "help, so none is used.",
+                f"它给的概率可以当真：平均只差 {after}，未经校准；调温度没有帮助，所以不用。",
             ),
         )
     t = f"{facts.temperature:.2f}"

@@ -130,7 +130,8 @@ def finish(
         new_layers=is_scratch(config.model),
         unknown=find_unknown_tokens(prepared.opened.tokenizer, data.train.examples, prepared.train),
     )
-    result = _result(facts, best, score_baseline(prepared))
+    constant = task.constant_answer(data.train.examples)
+    result = _result(facts, best, constant.answer.label if constant is not None else "")
     record = {
         "job": "finetune",
         "task": config.task,
@@ -183,11 +184,6 @@ def _public(config: FinetuneConfig) -> dict[str, Any]:
         if found["data"][name] is not None:
             found["data"][name] = Path(found["data"][name]).name
     return found
-
-
-def score_baseline(prepared: Prepared) -> tuple[str, float] | None:
-    """Return the constant answer and its score on the development set."""
-    return prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
 
 
 class _Compared(NamedTuple):
@@ -325,7 +321,7 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> dict[str, Any]:
+def _result(facts: FinetuneFacts, best: int, usual_label: str) -> dict[str, Any]:
     values, failure = [seed.score for seed in facts.seeds], remark_nothing_learned(facts)
     verdict, selection = remark_baseline(facts), remark_chosen_on_dev(facts)
     return {
@@ -343,7 +339,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
             "best": best,
         },
         "calibration": None if facts.calibration is None else facts.calibration.to_dict(),
-        "baseline": None if base is None else {"label": base[0], facts.main: base[1]},
+        "baseline": {"label": usual_label, facts.main: facts.baselines[0].value} if usual_label else None,
         "baselines": {
             "dev": [one.to_dict() for one in facts.baselines],
             "test": None if facts.test_scored is None else [one.to_dict() for one in facts.test_baselines],
@@ -394,7 +390,7 @@ class FinetuneSession:
         write_faults(out, [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())])
         if self.prepared.transfer.cached:
             began, known = time.perf_counter(), (out / "vectors" / "dev.npy").is_file()
-            self.prepared = compute_vectors(self.prepared, out, self.device)
+            self.prepared = compute_vectors(self.prepared, out, self.device, self.progress.message)
             if not known:
                 add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
         for number in range(config.seeds):

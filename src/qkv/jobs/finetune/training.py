@@ -7,6 +7,7 @@ Shapes: U units.
 """
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from qkv.models.family import TAKES_HEAD, Head, Opened
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase
+from qkv.tasks.baselines import score_constant
 from qkv.tasks.predictor import (
     TOKENS_PER_BATCH,
     TOKENS_PER_BATCH_ELSEWHERE,
@@ -236,9 +238,13 @@ def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> Fi
 
 
 def trivial_score(prepared: Prepared) -> float | None:
-    """Return the development score of the best constant answer; None if no model can be better."""
-    found = prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
-    score = 0.0 if found is None else found[1]
+    """Return the development score of the best constant answer; None if no model can be better.
+
+    0 for a task whose thresholds are fitted after training: without them a model may score less.
+    """
+    task, data = prepared.task, prepared.data
+    found = None if task.fits_thresholds else score_constant(task, data.train.examples, data.dev.examples)
+    score = 0.0 if found is None else found.value
     return score if score < 1 else None
 
 
@@ -460,12 +466,27 @@ def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Si
     )
 
 
-def compute_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prepared:
+class VectorProgress:
+    """Says how long the encoder will take: after two seconds, then every half minute."""
+
+    def __init__(self, message: Callable[[str], None]) -> None:
+        self.message, self.began, self.next = message, time.perf_counter(), 2.0
+
+    def __call__(self, done: int, total: int) -> None:
+        passed = time.perf_counter() - self.began
+        left = passed * (total - done) / done
+        if passed >= self.next and left > 10.0:
+            self.next = passed + 30.0
+            self.message(f"Vectors of the texts, {total:,} tokens: {done / total:.0%}. Remaining time: {_words(left)}.")
+
+
+def compute_vectors(prepared: Prepared, out: Path, device: torch.device, tell: Callable[[str], None]) -> Prepared:
     """Run the encoder once over all rows and store its vectors, for all seeds and for a resumed run."""
     model = build_network(prepared, prepared.config.train.seed, lambda message: None).to(device)
     tokens = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
     train, dev = (
-        find_row_vectors(features, file, model.reads_rows) or write_row_vectors(model, features, file, tokens)
+        find_row_vectors(features, file, model.reads_rows)
+        or write_row_vectors(model, features, file, tokens, VectorProgress(tell))
         for features, file in (
             (prepared.train, out / "vectors" / "train.npy"),
             (prepared.dev, out / "vectors" / "dev.npy"),

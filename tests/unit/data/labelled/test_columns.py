@@ -19,6 +19,7 @@ def test_pairs() -> None:
     assert find_usual_pair(["Premise", "Hypothesis"]) == ("Premise", "Hypothesis")
     assert find_usual_pair(["文本2", "文本1"]) == ("文本1", "文本2")
     assert find_usual_pair(["sentence1", "text_b"]) is None
+    assert find_usual_pair(["text", "pair", "label"]) == ("text", "pair"), "the names of the roles themselves"
 
 
 def test_headers() -> None:

@@ -105,11 +105,11 @@ def test_check_and_finetune_agree_on_which_questions_are_the_same(tmp_path: Path
         dev = choices(tmp_path / "dev.jsonl", ("which?", other))
         assert check_labelled(train, "choice", against=[dev]).counts.get("leak", 0) == shared
         parts = [read_part(str(path), FinetuneConfig("choice")) for path in (train, dev)]
-        assert len(report_leaks(*parts)) == shared
+        assert len(report_leaks(parts[0], parts[1], "dev")) == shared
 
 
 def test_a_pair_is_no_leak_of_its_two_texts_in_one() -> None:
-    assert not report_leaks(DataPart("a", (TextExample("a b"),)), DataPart("b", (TextExample("a", "b"),)))
+    assert not report_leaks(DataPart("a", (TextExample("a b"),)), DataPart("b", (TextExample("a", "b"),)), "dev")
 
 
 def pairs() -> list[TextExample]:

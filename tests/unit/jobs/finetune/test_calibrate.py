@@ -117,7 +117,7 @@ def test_a_temperature_that_does_not_lower_the_error_is_not_used() -> None:
         else:
             used += 1
             assert found.facts.error_after < found.facts.error_before
-    assert kept and used
+    assert kept > 3 * used > 0, "the error alone falls by chance in half of the draws"
 
 
 def test_one_sentence_says_why_there_is_no_threshold() -> None:

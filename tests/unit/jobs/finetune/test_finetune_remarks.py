@@ -43,6 +43,11 @@ def test_against_the_baseline(low: float, high: float, level: str) -> None:
     assert how.en in found.text.en and how.zh in found.text.zh
 
 
+def test_an_interval_of_four_texts_is_not_good_news() -> None:
+    facts = facts_of(scored(0.667, 0.267, 1.0, n=4), constant("a", 0.25))
+    check(remarks.remark_baseline(facts), NOTE, "66.7", "25.0")
+
+
 def test_a_score_without_an_interval_stands_for_itself() -> None:
     check(remarks.remark_baseline(facts_of(scored(0.6), constant("a", 0.5))), GOOD, "10.0")
     assert remarks.remark_baseline(facts_of(scored(math.nan), constant("a", 0.5))) is None
@@ -78,8 +83,8 @@ def test_scores_of_zero_do_not_agree() -> None:
     facts = replace(f1, scored=zero, test_scored=zero)
     assert remarks.remark_dev_and_test(facts) is None
     assert not [one for one in remarks.finetune_remarks(facts) if "agree" in one.text.en]
-    chance = scored(0.5, 0.4, 0.6)
-    assert remarks.remark_dev_and_test(facts_of(chance, constant("a", 0.5), test=chance)) is None
+    facts = facts_of(scored(0.562, 0.4, 0.7), constant("a", 0.56), test=scored(0.56, 0.46, 0.65))
+    assert remarks.remark_dev_and_test(replace(facts, baselines=(constant("a", 0.562),))) is None, "each has its own"
 
 
 def test_too_good_to_be_true() -> None:
@@ -88,8 +93,11 @@ def test_too_good_to_be_true() -> None:
         WARNING,
         "99.6",
         "200",
-        "qkv check",
     )
+    facts = facts_of(scored(0.996, 0.98, 0.999), constant("a", 0.3))
+    leaked = replace(facts, leaks=(Leak("dev", 0.01, Phrase("leaked", "泄漏")),))
+    said = [["rarely true" in one.text.en for one in remarks.finetune_remarks(one)] for one in (facts, leaked)]
+    assert [any(found) for found in said] == [True, False], "a leak that is known is named instead"
     assert remarks.remark_too_good(ACCURACY, scored(0.98), [constant("a", 0.3)], TEXTS) is None
     assert remarks.remark_too_good(ACCURACY, scored(1.0), [constant("a", 0.95)], TEXTS) is None, "the task is easy"
     assert remarks.remark_too_good(ACCURACY, scored(1.0, n=5), (), TEXTS) is None
@@ -117,10 +125,25 @@ def test_dev_and_test(test: float, level: str, words: str) -> None:
     assert remarks.remark_dev_and_test(facts_of(scored(0.8))) is None
 
 
-@pytest.mark.parametrize(("test", "level"), [((0.66, 0.4, 0.86), GOOD), ((0.66, 0.6, 0.71), WARNING)])
+@pytest.mark.parametrize(("test", "level"), [((0.66, 0.4, 0.86), NOTE), ((0.66, 0.6, 0.71), WARNING)])
 def test_few_test_texts_may_differ_by_chance(test: tuple[float, float, float], level: str) -> None:
-    """Twenty texts under dev's interval were taken as proof that the files are not alike."""
-    check(remarks.remark_dev_and_test(facts_of(scored(0.8, 0.72, 0.86), test=scored(*test))), level, "66.0")
+    """Twenty texts under dev's interval were taken as proof that the files are not alike, then as agreeing."""
+    found = remarks.remark_dev_and_test(facts_of(scored(0.8, 0.72, 0.86), test=scored(*test)))
+    assert "agree" not in check(found, level, "66.0").text.en
+
+
+def test_a_leaked_test_set_decides_nothing() -> None:
+    """Its remarks were: test is easier, a baseline that is better there, and no sign that nothing was learned."""
+    facts = facts_of(scored(0.5, 0.4, 0.6), constant("a", 0.4), test=scored(0.95, 0.9, 0.98))
+    facts = replace(facts, baselines=(constant("a", 0.5),), n_evaluations=9)
+    assert remarks.remark_dev_and_test(facts) is not None and remarks.remark_nothing_learned(facts) is None
+    leaked = replace(facts, leaks=(Leak("test", 0.9, Phrase("leaked", "泄漏")),))
+    assert remarks.remark_dev_and_test(leaked) is None and remarks.remark_chosen_on_dev(leaked) is not None
+    check(remarks.remark_nothing_learned(leaked), FAILURE, "50.0")
+    assert "on dev" in check(remarks.remark_baseline(leaked), WARNING, "50.0").text.en
+    both = replace(leaked, leaks=(*leaked.leaks, Leak("dev", 0.9, Phrase("leaked", "泄漏"))))
+    assert "on test" in check(remarks.remark_baseline(both), GOOD, "95.0").text.en
+    assert GOOD not in {one.level for one in remarks.finetune_remarks(both)}
 
 
 def test_the_uncertainty_is_that_of_the_part_that_decides() -> None:
@@ -164,7 +187,15 @@ def test_numbers_that_were_not_learned(r: float, low: float, error: float, fails
 def test_a_fitted_head_has_no_learning_rate_to_lower() -> None:
     facts = replace(facts_of(scored(0.5, 0.4, 0.6), constant("a", 0.5)), lr=1e-3, strength=1.0, transfer="features")
     found = check(remarks.remark_nothing_learned(facts), FAILURE, "--model")
-    assert "--lr" not in found.text.en and "features" not in found.text.en
+    assert "--lr" not in found.text.en and "features" not in found.text.en and "--transfer full" in found.text.en
+    new = check(remarks.remark_nothing_learned(replace(facts, transfer="full", new_layers=True)), FAILURE)
+    assert "--transfer" not in new.text.en, "an encoder without pretrained layers has no other"
+
+
+def test_a_run_of_few_steps_may_be_too_short() -> None:
+    facts = replace(facts_of(scored(0.5, 0.4, 0.6), constant("a", 0.5)), lr=1e-3, seeds=(replace(SEEDS[0], steps=12),))
+    assert "--epochs" not in check(remarks.remark_nothing_learned(replace(facts, seeds=SEEDS)), FAILURE).text.en
+    check(remarks.remark_nothing_learned(facts), FAILURE, "--epochs", "--lr 0.0003")
 
 
 def test_one_class_in_dev_and_a_test_that_shows_nothing() -> None:
@@ -189,7 +220,11 @@ def test_calibration() -> None:
     assert "too modest" in check(remarks.remark_calibration(modest), GOOD, "50.0", "90.0").text.en
     even = replace(facts, before=((0.9, 0.9, 100),))
     assert "about as sure" in check(remarks.remark_calibration(even), GOOD).text.en
-    check(remarks.remark_calibration(replace(facts, error_after=0.051)), WARNING, "5.1")
+    check(remarks.remark_calibration(replace(facts, error_after=0.12)), WARNING, "12.0")
+    few = ((0.7, 0.6, 20), (0.9, 0.95, 40))
+    noisy = replace(facts, after=few, before=few, error_after=0.07)
+    found = check(remarks.remark_calibration(noisy), NOTE, "7.0", "60")
+    assert "chance" in found.text.en, "sixty answers that are right as often as they say have such an error"
     check(remarks.remark_calibration(replace(facts, before=((0.9, 0.9, 49),))), NOTE, "49")
     assert remarks.remark_calibration(None) is None
 
@@ -247,7 +282,7 @@ def test_no_remark_of_any_run_says_nan(name: str) -> None:
 def test_nothing_is_good_where_much_was_seen_in_training() -> None:
     """One example in a hundred is a note; many make every score doubtful."""
     for share, level in ((0.01, NOTE), (0.2, WARNING)):
-        leak = Leak(share, Phrase("leaked", "泄漏"))
+        leak = Leak("dev", share, Phrase("leaked", "泄漏"))
         found = list(remarks.finetune_remarks(replace(classification(), leaks=(leak,))))
         assert [one.level for one in found if one.text.en == "leaked"] == [level]
         assert (GOOD in {one.level for one in found}) == (level == NOTE)
