@@ -3,7 +3,9 @@
     PYTHONPATH=src python3 bench/finetune_defaults.py --sets sets.json --models qkv-mini other=FOLDER \\
         --sizes 100 300 1000 --seeds 0 1 2 --vary train.lr=default,1e-4,3e-4 --vary train.warmup=0.1,0.3 \\
         --device cuda --workers 8 --out grid.jsonl
-    PYTHONPATH=src python3 bench/finetune_defaults.py --table grid.jsonl
+    PYTHONPATH=src python3 bench/finetune_defaults.py --sets sets.json --models tf-idf 'tf-idf*' 'vectors*=FOLDER' \\
+        --out peers.jsonl
+    PYTHONPATH=src python3 bench/finetune_defaults.py --table grid.jsonl peers.jsonl
 
 sets.json is a list of {"name", "task", "train", "dev"} and, where needed, "columns", "format", "separator" and
 "settings" (a list of KEY=VALUE for this set alone). Files are found relative to sets.json.
@@ -12,6 +14,9 @@ A run is what a user with `size` labelled examples would start: a sample of the 
 tenth of it held out to select the weights, everything else by default except what --vary and --set say. The score is
 that of the set's dev file, at most --most examples of it, which took no part in training. `default` as a value of
 --vary leaves the setting to qkv.
+
+As a model, `constant`, `tf-idf` and `dictionary` are qkv's own baselines, `tf-idf*` and `vectors*=FOLDER` those of
+first_result.py (scikit-learn), fitted to all examples of the same draws and scored on the same dev examples.
 
 Lines of grid.jsonl that exist are not run again: a stopped grid continues with the same command. A run that fails is a
 line with "failure"; delete it to try again. What this file does NOT do: choose. It prints the median over seeds, and
@@ -32,13 +37,17 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+if TYPE_CHECKING:
+    from qkv.jobs.finetune.settings import FinetuneConfig
+
 DEFAULT = "default"
+PEERS = ("constant", "tf-idf", "dictionary", "tf-idf*", "vectors*")
 _KEY = ("set", "model", "size", "seed", "settings")
 
 
@@ -133,20 +142,16 @@ def _run(cell: Cell, out: Path) -> dict[str, Any]:
 
     from qkv.jobs.finetune.data import LabelledData, read_part, split_examples
     from qkv.jobs.finetune.run import make_finetuning
-    from qkv.jobs.finetune.settings import resolve_finetune_settings
     from qkv.tasks.table import TASKS
     from qkv.train.log import Silent
     from qkv.train.run_folder import read_lines
 
     if cell.threads is not None:
         torch.set_num_threads(cell.threads)
+    if cell.model in PEERS:
+        return _peer(cell)
     source = cell.source
-    flags: dict[str, Any] = {"data.train": source.train, "device": cell.device, "train.seed": cell.seed}
-    flags |= {f"data.columns.{name}": column for name, column in source.columns.items()}
-    flags |= {"data.format": source.format, "data.separator": source.separator}
-    assignments = [*source.settings, *cell.fixed, *(one for one in cell.settings if not one.endswith(f"={DEFAULT}"))]
-    given = {key: value for key, value in flags.items() if value is not None}
-    config = resolve_finetune_settings(source.task, cell.folder, None, None, given, assignments)
+    config = _settings(cell, cell.folder)
     whole, test = read_part(source.train, config), read_part(source.dev, config)
     examples = _sample(whole.examples, cell.size, cell.seed)
     task = TASKS[source.task].load().chosen(examples, config.settings)
@@ -167,11 +172,53 @@ def _run(cell: Cell, out: Path) -> dict[str, Any]:
         "score": result["test"][main],
         "dev": result["dev"][main],
         "baseline": None if result["baseline"] is None else result["baseline"][main],
+        "baselines": {one["key"]: one["value"] for one in result["baselines"]["test"]},
+        "verdict": result["verdict"],
+        "nothing_learned": result["failure"],
         "curve": [(line["step"], round(line["evaluation"][main], 4)) for line in log if "evaluation" in line],
         "steps": finished.steps,
         "reached": max(session.get("to", 0) for session in sessions),
         "cost": result["cost"]["seconds"],
     }
+
+
+def _settings(cell: Cell, folder: str) -> "FinetuneConfig":
+    from qkv.jobs.finetune.settings import resolve_finetune_settings
+
+    source = cell.source
+    flags: dict[str, Any] = {"data.train": source.train, "device": cell.device, "train.seed": cell.seed}
+    flags |= {f"data.columns.{name}": column for name, column in source.columns.items()}
+    flags |= {"data.format": source.format, "data.separator": source.separator}
+    assignments = [*source.settings, *cell.fixed, *(one for one in cell.settings if not one.endswith(f"={DEFAULT}"))]
+    given = {key: value for key, value in flags.items() if value is not None}
+    return resolve_finetune_settings(source.task, folder, None, None, given, assignments)
+
+
+def _peer(cell: Cell) -> dict[str, Any]:
+    """Fit and score a baseline on the draw of the cell."""
+    import first_result
+
+    from qkv import Tokenizer
+    from qkv.jobs.finetune.data import read_part
+    from qkv.tasks.baselines import BaselineScores, fit_baselines
+    from qkv.tasks.table import TASKS
+
+    source = cell.source
+    config = _settings(cell, "qkv-mini")
+    train = _sample(read_part(source.train, config).examples, cell.size, cell.seed)
+    test = _sample(read_part(source.dev, config).examples, cell.most, 0)
+    if cell.model.endswith("*"):
+        side = first_result.peer_tf_idf if cell.model == "tf-idf*" else first_result.peer_vectors(cell.folder)
+        answers = side(train, test)
+        score = statistics.fmean(one == example.label for one, example in zip(answers, test, strict=True))
+        return {"task": source.task, "main": "accuracy", "score": score}
+    task = TASKS[source.task].load().learn(train, config.settings, Tokenizer.load(config.model))
+    own = {one.key: one for one in fit_baselines(task, train)}
+    if cell.model not in own:
+        raise ValueError(f"{source.task} has no baseline {cell.model}")
+    scores = BaselineScores(task, [own[cell.model]])
+    scores.add(test)
+    return {"task": source.task, "main": task.main, "score": scores.result()[0].value}
 
 
 def _sample(examples: Sequence[Any], size: int, seed: int) -> tuple[Any, ...]:
@@ -206,7 +253,8 @@ def run_grid(cells: Sequence[Cell], out: Path, workers: int) -> None:
         def keep(found: Mapping[str, Any], number: int) -> None:
             lines.write(json.dumps(found, ensure_ascii=False) + "\n")
             lines.flush()
-            said = found.get("failure") or f"{found['score']:.3f} (step {found['reached']} of {found['steps']})"
+            steps = f" (step {found['reached']} of {found['steps']})" if "steps" in found else ""
+            said = found.get("failure") or f"{found['score']:.3f}{steps}"
             per = (time.perf_counter() - begin) / number
             key = " ".join(map(str, (found["set"], found["model"], found["size"], found["seed"], found["settings"])))
             print(f"{number}/{len(left)} {key}: {said}; {per:.1f} s a run", file=sys.stderr, flush=True)
