@@ -42,7 +42,7 @@ def test_a_labelled_file(tmp_path: Path, check: Check) -> None:
 
 def test_labels_that_are_no_words_of_the_file_are_translated(tmp_path: Path, check: Check) -> None:
     asked = tmp_path / "asked.json"
-    answers = ([{"text": "a cat", "answer_start": 0}], [])
+    answers: list[list[dict[str, object]]] = [[{"text": "a cat", "answer_start": 0}], []]
     questions = [{"id": str(n), "question": f"who {n}?", "answers": one} for n, one in enumerate(answers)]
     asked.write_text(json.dumps({"data": [{"paragraphs": [{"context": "a cat sat", "qas": questions}]}]}))
     out = check(asked, "--lang", "zh")
