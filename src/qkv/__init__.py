@@ -46,7 +46,7 @@ _PLACES = {
 
 _FORMER = {
     "qkv.batch": "qkv.data.batch",
-    "qkv.data.digit_pairs": "qkv.jobs.translate.example",
+    "qkv.data.digit_pairs": "qkv.jobs.translate.data",
     "qkv.data.examples": "qkv.data.labelled.examples",
     "qkv.generate.options": "qkv.search.options",
     "qkv.generate.sampling": "qkv.search.sampling",
@@ -56,6 +56,7 @@ _FORMER = {
     "qkv.inside.subject": "qkv.look.subject",
     "qkv.interop.gpt2": "qkv.models.gpt.folder",
     "qkv.interop.hf": "qkv.models.bert.folder",
+    "qkv.jobs.translate.example": "qkv.jobs.translate.data",
     "qkv.models.decoding": "qkv.search.decoding",
     "qkv.nn.fused": "qkv.nn.multihead",
     "qkv.nn.recurrent_fused": "qkv.nn.recurrent_stack",

@@ -40,6 +40,19 @@ def test_a_labelled_file(tmp_path: Path, check: Check) -> None:
     assert report["counts"] == {"conflict": 1, "label typo": 1}
 
 
+def test_labels_that_are_no_words_of_the_file_are_translated(tmp_path: Path, check: Check) -> None:
+    asked = tmp_path / "asked.json"
+    answers: list[list[dict[str, object]]] = [[{"text": "a cat", "answer_start": 0}], []]
+    questions = [{"id": str(n), "question": f"who {n}?", "answers": one} for n, one in enumerate(answers)]
+    asked.write_text(json.dumps({"data": [{"paragraphs": [{"context": "a cat sat", "qas": questions}]}]}))
+    out = check(asked, "--lang", "zh")
+    assert "有答案" in out and "无答案" in out and "answered" not in out
+    assert json.loads(check(asked, "--json", "--lang", "zh"))["labels"] == {"answered": 1, "no answer": 1}
+    labelled = tmp_path / "labelled.csv"
+    labelled.write_text("text,label\na call,answered\na letter,no answer\n")
+    assert "answered" in check(labelled, "--lang", "zh"), "a word of the file"
+
+
 def test_lengths_by_a_model(tmp_path: Path, minilm: Path, check: Check) -> None:
     (tmp_path / "a.csv").write_text(TRAIN.replace("another", "long " * 600))
     out = check(tmp_path / "a.csv", "--model", minilm, code=1)

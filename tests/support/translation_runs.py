@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from qkv.config import Requested
-from qkv.jobs.translate.example import write_digit_pairs
+from qkv.jobs.translate.data import write_digit_pairs
 from qkv.jobs.translate.settings import TranslateConfig, resolve_translation_settings
 
 SETTINGS = (

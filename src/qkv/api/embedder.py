@@ -151,6 +151,8 @@ _TOKENS_PER_BATCH_ELSEWHERE = 32_768
 TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
 """What is tokenised, sorted and held at a time: enough that sorting by length pays, little enough to stream. The second
 bound is for long texts, of which the first alone would hold gigabytes."""
+FIRST_CHARACTERS = 30_000
+"""What is held at first where someone watches: a few seconds of work of a large model on a CPU."""
 KEPT_CHARACTERS_PER_CHUNK = 50_000
 """Where the vectors of all tokens are held."""
 
@@ -236,7 +238,8 @@ class Embedder:
         self, texts: Iterable[str], pooling: str, normalize: bool, tokens_per_batch: int
     ) -> Iterator[Embeddings]:
         seen = 0
-        for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, CHARACTERS_PER_CHUNK):
+        first = None if self.watch is None else FIRST_CHARACTERS
+        for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, CHARACTERS_PER_CHUNK, first):
             check_texts(chunk, seen)
             ids = self.encodes.tokenizer.encode_ids(chunk)
             for number, row in enumerate(ids, start=seen + 1):

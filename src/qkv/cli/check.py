@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 40  # labels
 _WHAT = {"classify": "label", "tag": "kind of span", "answer": "answer", "choice": "right choice"}
+_OWN_LABELS = {"answer": ("answered", "no answer")}
+"""Labels that are no words of the file, and are shown in the user's language."""
 
 
 def print_labelled(report: "LabelledReport") -> None:
@@ -68,8 +70,9 @@ def _print_labels(report: "LabelledReport") -> None:
         return
     typer.echo()
     total, most = sum(report.labels.values()), max(report.labels.values())
+    own = _OWN_LABELS.get(report.task, ())
     rows = [
-        (label, f"{count:,}", f"{count / total:.1%}", bar(count / most))
+        (translate(label) if label in own else label, f"{count:,}", f"{count / total:.1%}", bar(count / most))
         for label, count in list(report.labels.items())[:_SHOWN]
     ]
     print_table([_WHAT[report.task], "number", "share", ""], rows, right=(1, 2))

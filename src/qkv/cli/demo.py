@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.cli.attention import print_attention, write_attention
+from qkv.cli.look import print_attention, write_attention
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
 from qkv.text.messages import translate, write

@@ -13,7 +13,6 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from qkv.cli.attention import draw_attention
 from qkv.cli.check import check
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed_texts
@@ -22,7 +21,7 @@ from qkv.cli.fill import fill_blanks, score_next_sentence
 from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate_texts
 from qkv.cli.info import convert, info
-from qkv.cli.look import look
+from qkv.cli.look import draw_attention, look
 from qkv.cli.options import Noun, Verb
 from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare_corpus, show

@@ -204,9 +204,8 @@ def _begin(
 ) -> Any:
     from qkv.config import Requested
     from qkv.errors import did_you_mean
-    from qkv.jobs.translate.example import example_settings, start_example
-    from qkv.jobs.translate.settings import TRANSLATION_MODELS, resolve_translation_settings
-    from qkv.jobs.translate.training import TRANSLATING
+    from qkv.jobs.translate.settings import TRANSLATION_MODELS, example_settings, resolve_translation_settings
+    from qkv.jobs.translate.training import TRANSLATING, start_example
     from qkv.train.log import for_stderr
 
     if model is not None and model not in TRANSLATION_MODELS:

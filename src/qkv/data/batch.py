@@ -350,18 +350,25 @@ def cut_batches(order: Integers, weights: Integers, tokens_per_batch: int) -> li
 Item = TypeVar("Item")
 
 
-def chunks(items: Iterable[Item], size: int, weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+def chunks(
+    items: Iterable[Item], size: int, weight: Callable[[Item], int], most: int, first: int | None = None
+) -> Iterator[list[Item]]:
     """Yield lists of at most `size` items that end when their total weight reaches `most`, to bound memory.
+
+    With `first`, the first list ends at this weight and each one after it at twice as much, up to `most`: whoever waits
+    for the first sees soon that something happens.
 
     >>> list(chunks(["a", "b", "c", "long", "d"], size=2, weight=len, most=4))
     [['a', 'b'], ['c', 'long'], ['d']]
+    >>> ["".join(chunk) for chunk in chunks("abcdefghijk", 9, len, most=4, first=1)]
+    ['a', 'bc', 'defg', 'hijk']
     """
-    chunk, total = [], 0
+    chunk, total, limit = [], 0, most if first is None else first
     for item in items:
         chunk.append(item)
         total += weight(item)
-        if len(chunk) == size or total >= most:
+        if len(chunk) == size or total >= limit:
             yield chunk
-            chunk, total = [], 0
+            chunk, total, limit = [], 0, min(most, 2 * limit)
     if chunk:
         yield chunk

@@ -39,6 +39,9 @@ COMMON = set(
     "要就会可以对生能过得去之学下发都好还没自然里面后心多开方看天成只事行用情想那小么经起意给很太最什吗吧啊"
     "快慢差评坏请问何本物文标签内容正负类别书店"
 )
+# The same for Japanese and Korean, which are only named in the error of a file that is not UTF-8.
+_KANA = {chr(code) for code in range(0x3041, 0x30FF)}
+_COMMON_HANGUL = set("이다는의에을를가은도한고로지하기어사서나아인자그대시리정해수있들만일과요보니라원세전으제상안")
 
 
 def stream_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[str]:
@@ -440,17 +443,31 @@ def not_utf8_error(path: Path, number: int, raw: bytes, error: UnicodeDecodeErro
     return InputError(f"{where} The line looks like {encoding.upper()}; convert the file with: {convert}")
 
 
+_LOOKS_LIKE = {
+    "gb18030": COMMON,
+    "big5": COMMON,
+    "shift_jis": _KANA | COMMON,
+    "cp932": _KANA | COMMON,
+    "euc-jp": _KANA,  # its 汉字 share their bytes with those of GB 2312
+    "euc-kr": _COMMON_HANGUL,
+    "cp949": _COMMON_HANGUL,
+}
+"""The characters by which a line is recognized; of two encodings with as many of them, the first is named."""
+
+
 def _guess(raw: bytes, first: bool) -> str | None:
     """Guess the encoding of a line by decoding it."""
     if first and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    # Chinese and Japanese encodings use two bytes per character; a single high byte between letters is an é or ü
+    # East Asian encodings use two bytes per character; a single high byte between letters is an é or ü
     if not re.search(rb"[\x80-\xff]{2}", raw) and re.search(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]", raw):
         return "windows-1252"
     fits: dict[str, int] = {}
-    for encoding in ("gb18030", "big5"):
+    for encoding, usual in _LOOKS_LIKE.items():
         try:
-            fits[encoding] = sum(character in COMMON for character in raw.decode(encoding))
+            found = sum(character in usual for character in raw.decode(encoding))
         except UnicodeDecodeError:
             continue
+        if found or usual is COMMON:  # Chinese has too many characters to know a short line by them
+            fits[encoding] = found
     return max(fits, key=fits.__getitem__, default=None)

@@ -16,8 +16,8 @@ from qkv.files import sha256_of
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.hub import locate
 from qkv.models.folders.own import read_licences, save_folder
-from qkv.report.language_model import LanguageModelFacts
 from qkv.report.page import RunPage
+from qkv.report.run_log import LanguageModelFacts
 from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
 from qkv.train.log import Progress
 from qkv.train.loop import Trainable

@@ -1,24 +1,26 @@
-"""Read the logs of a run for its page, tolerating damage, since a killed run gets a page too.
+"""What pages of training runs share: reading the logs, remarks, charts and rows, and the page of a language model.
 
-`log.jsonl` has logged steps and evaluations, `timing.jsonl` times, `config.toml` the settings. Missing or damaged parts
-are skipped and listed in `faults`. A value that is not a finite number becomes NaN. `fillings` arranges the sample
-predictions of evaluations so that answers to one blank at several steps are next to each other. The end of the file
-has the remarks, charts and rows that several pages share.
+`log.jsonl` has logged steps and evaluations, `timing.jsonl` times, `config.toml` the settings. Damage is tolerated,
+since a killed run gets a page too: missing or damaged parts are skipped and listed in `faults`, and a value that is not
+a finite number becomes NaN. `fillings` arranges the sample predictions of evaluations so that answers to one blank at
+several steps are next to each other. `language_model_page` is the page of NNLM and RNNLM, and the base of those of GPT
+and ELMo.
 """
 
 import json
 import math
 import statistics
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qkv.metrics.numbers import perplexity
 from qkv.report import remarks
-from qkv.report.bilingual import Phrase, Words, duration, size
+from qkv.report.bilingual import Phrase, Words, count, duration, parameter_count, percent, size
 from qkv.report.charts import Chart, Level, Series
-from qkv.report.page import Answers, Sample
+from qkv.report.page import Answers, Charts, Figure, Gauge, Remarks, RunPage, Sample, Section, Settings, Table
 from qkv.report.remarks import Remark
 
 _Point = tuple[float, float]
@@ -265,3 +267,133 @@ def cost_rows(seconds: float | None, peak_memory: int | None) -> Iterator[tuple[
         yield Phrase("Total time", "总用时"), duration(seconds)
     if peak_memory is not None:
         yield Phrase("Peak memory", "内存峰值"), size(peak_memory)
+
+
+# --- The page of a language model's training.
+
+_NAMES = {
+    "nnlm": Phrase("Neural network language model (NNLM)", "神经网络语言模型（NNLM）"),
+    "gpt": Phrase("GPT, a left-to-right Transformer", "GPT：从左到右的 Transformer"),
+    "rnnlm": Phrase("Recurrent language model (RNNLM)", "循环神经网络语言模型（RNNLM）"),
+}
+
+
+@dataclass(frozen=True)
+class LanguageModelFacts:
+    """Facts that are not in the run's files; None: unknown."""
+
+    model_type: str
+    vocabulary_size: int
+    unigram_entropy: float | None = None  # of the training text's tokens, in nats
+    documents: int | None = None
+    held_out_documents: int | None = None
+    sentences: int | None = None
+    tokens: int | None = None
+    parameters: int | None = None
+    seconds: float | None = None  # wall-clock time, including evaluation and saving
+    peak_memory: int | None = None  # bytes
+    resumed_from: tuple[int, ...] = ()  # steps
+
+
+def language_model_page(run: Path, facts: LanguageModelFacts) -> RunPage:
+    log = read_run(run)
+    return RunPage(
+        title=run.resolve().name,
+        kind=Phrase("Pretraining report", "预训练报告"),
+        facts=tuple(_facts(log, facts)),
+        notices=tuple(_notices(log)),
+        figures=tuple(_figures(log, facts)),
+        sections=tuple(_sections(log, facts)),
+    )
+
+
+def _facts(log: RunLog, facts: LanguageModelFacts) -> Iterator[Words]:
+    yield _NAMES.get(facts.model_type, facts.model_type)
+    if facts.parameters:
+        yield parameter_count(facts.parameters)
+    yield Phrase(f"vocabulary {facts.vocabulary_size:,}", f"词表 {facts.vocabulary_size:,}")
+    yield Phrase(f"{log.last_step:,} steps", f"{log.last_step:,} 步")
+    if facts.seconds is not None:
+        yield duration(facts.seconds)
+
+
+def _notices(log: RunLog) -> Iterator[Words]:
+    yield from log.notices()
+    if log.steps and not log.evaluations:
+        yield Phrase("There was no evaluation: the figures are from training.", "没有评估结果：以下为训练集上的数值。")
+
+
+def _level(log: RunLog, key: str) -> float | None:
+    """Return the value of the last evaluation, or else the mean over the end of training."""
+    if log.evaluations:
+        return number(log.evaluations[-1][1].get(key))
+    return log.training_level(key)
+
+
+def _figures(log: RunLog, facts: LanguageModelFacts) -> Iterator[Figure]:
+    loss, accuracy = _level(log, "next_loss"), _level(log, "next_accuracy")
+    source = EVALUATION if log.evaluations else TRAINING
+    if loss is None or not math.isfinite(loss):
+        return
+    even = math.log(facts.vocabulary_size)
+    unsure = perplexity(loss)
+    shown = f"{unsure:,.1f}" if unsure < 1000 else f"{unsure:,.0f}"
+    marks: list[tuple[float, Words]] = [(0, "1"), (even, f"V = {facts.vocabulary_size:,}")]
+    if facts.unigram_entropy is not None:
+        only = f"{perplexity(facts.unigram_entropy):,.0f}"
+        marks.append((facts.unigram_entropy, Phrase(f"frequencies only {only}", f"只知词频 {only}")))
+    yield Figure(
+        Phrase("Perplexity", "困惑度"),
+        shown,
+        Phrase(
+            f"{source.en}: as uncertain as {shown} equally likely tokens (logarithmic ruler)",
+            f"{source.zh}：相当于在 {shown} 个等可能的词元中选择（标尺为对数）",
+        ),
+        Gauge(0, 1.06 * max(even, loss), loss, marks=tuple(marks)),
+    )
+    yield Figure(
+        Phrase("Loss", "损失"),
+        f"{loss:.3f}",
+        Phrase(f"nats per token, {source.en}; lower is better", f"每个词元的纳特数，{source.zh}；越低越好"),
+    )
+    if accuracy is not None and math.isfinite(accuracy):
+        yield Figure(
+            Phrase("Next-token accuracy", "下一词元准确率"),
+            percent(accuracy),
+            Phrase(
+                f"{source.en}: the most likely token was the actual one", f"{source.zh}：概率最高的词元即实际的下一词元"
+            ),
+            Gauge(0, 1, accuracy),
+        )
+
+
+def _sections(log: RunLog, facts: LanguageModelFacts) -> Iterator[Section]:
+    if log.steps:
+        found = tuple(loss_remarks(log, "next_loss", "next_loss"))
+        if found:
+            yield Remarks(Phrase("Remarks", "结果分析"), found)
+        yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts, facts.resumed_from)))
+    rate, epochs = Phrase("Tokens per second (median)", "每秒词元数（中位数）"), Phrase("Epochs (about)", "轮数（约）")
+    speed = (*speed_rows(log, rate, epochs, facts.tokens), *cost_rows(facts.seconds, facts.peak_memory))
+    if speed:
+        yield Table(Phrase("Performance", "训练开销"), speed)
+    amounts = (
+        (facts.documents, Phrase("Documents", "文档")),
+        (facts.held_out_documents, Phrase("held out for evaluation", "留作评估")),
+        (facts.sentences, Phrase("Sentences", "句子")),
+        (facts.tokens, Phrase("Tokens", "词元")),
+    )
+    if corpus := tuple((name, count(amount)) for amount, name in amounts if amount is not None):
+        yield Table(Phrase("Corpus", "语料"), corpus)
+    if log.config.strip():
+        yield Settings(Phrase("Settings", "配置"), log.config)
+
+
+def _curves(log: RunLog, facts: LanguageModelFacts, resumed_from: Sequence[int]) -> Iterator[Chart]:
+    seams = tuple(float(step) for step in resumed_from)
+    levels = loss_levels(facts.vocabulary_size, facts.unigram_entropy)
+    loss, accuracy = Phrase("Loss of the next token", "下一词元的损失"), Phrase("Next-token accuracy", "下一词元准确率")
+    yield Chart(loss, pair_series(log, "next_loss"), levels=levels, seams=seams, shape="wide")
+    yield Chart(accuracy, pair_series(log, "next_accuracy"), seams=seams, format="percent", from_zero=True)
+    yield chart_gradient_norm(log, seams)
+    yield chart_learning_rate(log, seams)

@@ -579,7 +579,7 @@ class Regression(TextTask):
 
     def constant_answer(self, examples: Sequence[TextExample]) -> ConstantAnswer:
         mean = statistics.fmean(float(str(example.label)) for example in examples)
-        name = Phrase(f"always answering the mean, {mean:.4g}", f"总答平均值（{mean:.4g}）")
+        name = Phrase(f"always answering the mean ({mean:.4g})", f"总答平均值（{mean:.4g}）")
         return ConstantAnswer(name, PlainAnswer(value=mean))
 
     def weighed(

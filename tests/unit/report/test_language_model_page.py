@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import render_page
+from qkv.report.run_log import LanguageModelFacts, language_model_page
 
 FACTS = LanguageModelFacts("rnnlm", 8000, 6.4, 100, 5, 2000, 50_000, 3_000_000, 90.0, 500_000_000, resumed_from=(40,))
 

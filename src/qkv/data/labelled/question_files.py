@@ -15,7 +15,7 @@ The answer is the text of a choice, a letter (A is the first), or a number from 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -47,7 +47,11 @@ def question_format(value: Any) -> str:
     return ""
 
 
-def nested_questions(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
+ReadQuestions = Callable[[int, Any, ReportFault], Iterator[AnswerExample]]
+"""A `Convert` of which every example is a question with its passage."""
+
+
+def nested_questions(wanted: Wanted, value: Any) -> tuple[str, ReadQuestions] | None:
     """Return the format and reader of a file that begins with this value; None for flat records."""
     return (shape, nested_reader(wanted)) if (shape := question_format(value)) else None
 
@@ -67,7 +71,7 @@ def _numbers(wanted: Wanted, unit: Value, first: int, names: str, count: int) ->
     return line_of_each(unit.raw, first, names, count) if wanted.unit == "line" else range(first, first + count)
 
 
-def nested_reader(wanted: Wanted) -> Convert:
+def nested_reader(wanted: Wanted) -> ReadQuestions:
     """Return a reader of articles and paragraphs."""
 
     def convert(line: int, unit: Value, report: ReportFault) -> Iterator[AnswerExample]:

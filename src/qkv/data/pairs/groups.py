@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from qkv.data.batch import Integers, chunks
 from qkv.data.labelled.binary_tables import TABLE_FORMATS
-from qkv.data.labelled.examples import NO_PLACE, AnswerExample, Example, Fault, Place, UnlabelledInput, fold_text
+from qkv.data.labelled.examples import NO_PLACE, Example, Fault, Place, UnlabelledInput, fold_text
 from qkv.data.labelled.json_values import Value
 from qkv.data.labelled.opened import Convert, Labelling, ReportFault, Wanted, empty_text_fault, is_blank
 from qkv.data.labelled.question_files import count_questions, nested_questions
@@ -230,7 +230,6 @@ def _nested(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
 
     def convert(line: int, unit: Value, report: ReportFault) -> Iterator[TextGroup]:
         for example in reader(line, unit, lambda fault: None):  # answers are not used
-            assert isinstance(example, AnswerExample)
             if is_blank(example.question) or is_blank(example.text):
                 report(empty_text_fault(example.place, "the question or its passage"))
             else:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from qkv.config import JobSettings, Requested, check_known, check_least, check_shares, given_changes
-from qkv.errors import InputError
+from qkv.config import JobSettings, Requested, check_known, check_least, check_shares, given_changes, merge
+from qkv.errors import InputError, did_you_mean
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.table import PRETRAINED
 from qkv.models.transformer.network import Transformer, TransformerConfig
@@ -203,3 +203,44 @@ def model_config(
 ) -> TransformerConfig | Seq2SeqConfig:
     """The config of the network for vocabularies of these sizes."""
     return config.choice.config(source, target, joint, config.max_length)
+
+
+# Examples: `qkv train translate --example NAME`.
+
+_EXAMPLES: dict[str, dict[str, Any]] = {
+    "reverse": {
+        "smoothing": 0.0,  # a digit is right or wrong, and can be known for certain
+        "tokens_per_batch": 1_024,
+        "max_length": 32,
+        "select": "exact",
+        "tokenizer": {"size": 64},
+        "transformer": {
+            "size": "tiny",
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "width": 64,
+            "inner_width": 128,
+            "dropout": 0.0,
+        },
+        "seq2seq": {"size": "small", "dropout": 0.0},
+        "train": {
+            "threads": 1,  # so small a network is no work for two
+            "steps": 700,
+            "lr": 5e-3,
+            "warmup": 0.1,
+            "schedule": "linear",
+            "log_every": 50,
+            "evaluate_every": 350,
+            "save_every": 350,
+        },
+    }
+}
+"""By name, what differs from the defaults."""
+
+
+def example_settings(name: str, model_type: str) -> TranslateConfig:
+    if name not in _EXAMPLES:
+        raise InputError(f"There is no example '{name}'.{did_you_mean(name, _EXAMPLES)} Known: {', '.join(_EXAMPLES)}.")
+    others = set(TRANSLATION_MODELS) - {model_type}
+    settings = {key: value for key, value in _EXAMPLES[name].items() if key not in others}
+    return merge(TranslateConfig(model_type=model_type), settings, f"example {name}")

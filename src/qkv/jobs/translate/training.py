@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from qkv.config import merge
 from qkv.data.labelled.examples import Fault
 from qkv.data.pairs.batching import Languages, PairBatch, PairBatches, encode_pairs
 from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
 from qkv.files import sha256_of, to_json, write_text
-from qkv.jobs.lifecycle import Lifecycle, write_faults
+from qkv.jobs.lifecycle import Finished, Lifecycle, write_faults
 from qkv.jobs.translate.data import (
     PairData,
     cache_pairs,
@@ -36,6 +37,7 @@ from qkv.jobs.translate.data import (
     pin_bitext,
     read_pairs,
     save_tokenizers,
+    write_digit_pairs,
     write_held_out,
 )
 from qkv.jobs.translate.page import TranslationFacts, translation_page
@@ -64,7 +66,15 @@ from qkv.tasks.translate import (
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, Trainer, step_seed
-from qkv.train.run_folder import Outcome, Sessions, average_checkpoints, checkpoints_to_keep, forget_stops
+from qkv.train.run_folder import (
+    CONFIG,
+    Outcome,
+    Sessions,
+    average_checkpoints,
+    checkpoints_to_keep,
+    forget_stops,
+    remove_run,
+)
 
 # --- Evaluation of a translation model: the loss of the references, and its own translations.
 #
@@ -355,6 +365,22 @@ class TranslateSession:
 
 
 TRANSLATING = Lifecycle("translate", TranslateConfig(), TranslateSession)
+
+
+def start_example(
+    name: str, config: TranslateConfig, out: Path, progress: Progress, overwrite: bool = False
+) -> Finished:
+    """Write the digits of data.py into the run's folder and start it; if it cannot start, nothing is left."""
+    TRANSLATING.check_folder(out, overwrite)
+    if overwrite:
+        remove_run(out)
+    was_there = out.exists()
+    try:
+        files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
+        return TRANSLATING.start_in(merge(config, {"bitext": files}, f"example {name}"), out, progress)
+    finally:
+        if not (out / CONFIG).exists():
+            shutil.rmtree(out / "pairs" if was_there else out, ignore_errors=True)
 
 
 def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[TranslateConfig, PairData]:

@@ -47,9 +47,16 @@ from qkv.nn.recurrent import LSTM
 from qkv.nn.words import Highway
 from qkv.report.bilingual import Phrase
 from qkv.report.charts import Chart
-from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import Charts, Figure, RunPage
-from qkv.report.run_log import EVALUATION, TRAINING, RunLog, pair_series, read_run
+from qkv.report.run_log import (
+    EVALUATION,
+    TRAINING,
+    LanguageModelFacts,
+    RunLog,
+    language_model_page,
+    pair_series,
+    read_run,
+)
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.log import Progress
 from qkv.train.loop import Job, TrainConfig, Trainer
@@ -216,7 +223,7 @@ PRETRAINING_ELMO = Pretraining(
 )
 
 
-# --- The report of ELMo's training: that of a language model (report/language_model.py), whose figures are those of the
+# --- The report of ELMo's training: that of a language model (report/run_log.py), whose figures are those of the
 # direction that reads forward, and beside them the other direction's.
 
 BACKWARD = Phrase("Backward: the token before", "反向：前一个词元")

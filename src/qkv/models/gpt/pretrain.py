@@ -48,9 +48,8 @@ from qkv.models.pretraining import (
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase, Words, safe, spans
-from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import Figure, RunPage
-from qkv.report.run_log import EVALUATION, RunLog, choose_evaluations, read_run
+from qkv.report.run_log import EVALUATION, LanguageModelFacts, RunLog, choose_evaluations, language_model_page, read_run
 from qkv.search.beam import generate
 from qkv.search.options import SAMPLING_DEFAULTS, GenerateConfig
 from qkv.search.sampling import decode_continuation
@@ -303,7 +302,7 @@ PRETRAINING_GPT = Pretraining(
 )
 
 
-# --- The report of a GPT's training: that of a language model (report/language_model.py), what a character costs, and
+# --- The report of a GPT's training: that of a language model (report/run_log.py), what a character costs, and
 # what the model wrote as training went on.
 
 

@@ -39,8 +39,8 @@ from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent import Cell
 from qkv.nn.recurrent_stack import States
-from qkv.report.language_model import language_model_page
 from qkv.report.page import RunPage
+from qkv.report.run_log import language_model_page
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.log import Progress
 from qkv.train.loop import Job, Term, Trainable, TrainConfig, Trainer

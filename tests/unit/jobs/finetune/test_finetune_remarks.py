@@ -161,7 +161,7 @@ def test_the_best_of_several_evaluations_is_optimistic() -> None:
     assert shown.note is not None and "optimistic" in phrase(shown.note).en
 
 
-MEAN = BaselineScore("constant", Phrase("always answering the mean, 3", "总答平均值 3"), 0.0, 0.8)
+MEAN = BaselineScore("constant", Phrase("always answering the mean (3)", "总答平均值（3）"), 0.0, 0.8)
 
 
 def numbers(r: float, low: float, error: float) -> FinetuneFacts:

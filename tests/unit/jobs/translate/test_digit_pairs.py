@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.jobs.translate.example import digit_pairs, write_digit_pairs
+from qkv.jobs.translate.data import digit_pairs, write_digit_pairs
 
 
 def test_every_target_is_its_source_reversed() -> None:

@@ -9,8 +9,9 @@ import pytest
 from qkv.api.translator import load_translator
 from qkv.config import Requested
 from qkv.errors import InputError
-from qkv.jobs.translate.example import example_settings, start_example, write_digit_pairs
-from qkv.jobs.translate.settings import resolve_translation_settings
+from qkv.jobs.translate.data import write_digit_pairs
+from qkv.jobs.translate.settings import example_settings, resolve_translation_settings
+from qkv.jobs.translate.training import start_example
 from qkv.train.log import Silent
 
 
@@ -29,7 +30,7 @@ def test_an_example_that_did_not_begin_leaves_nothing(
     tmp_path: Path, was_there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = partial(write_digit_pairs, train=30, dev=3, test=3)
-    monkeypatch.setattr("qkv.jobs.translate.example.write_digit_pairs", few)
+    monkeypatch.setattr("qkv.jobs.translate.training.write_digit_pairs", few)
     run = tmp_path / "run"
     if was_there:
         run.mkdir()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from qkv.models.elmo.pretrain import elmo_page
-from qkv.report.language_model import LanguageModelFacts
 from qkv.report.page import render_page
+from qkv.report.run_log import LanguageModelFacts
 
 FACTS = LanguageModelFacts("elmo", 8000, 6.4, resumed_from=(40,))
 

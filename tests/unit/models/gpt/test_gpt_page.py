@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from qkv.models.gpt.pretrain import gpt_page
-from qkv.report.language_model import LanguageModelFacts
 from qkv.report.page import render_page
+from qkv.report.run_log import LanguageModelFacts
 
 FACTS = LanguageModelFacts("gpt", 8000, 6.4, 100, 5, 2000, 50_000, 3_000_000, 90.0, 500_000_000, resumed_from=(40,))
 
