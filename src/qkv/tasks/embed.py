@@ -229,8 +229,8 @@ class EmbedBatches:
 def share_steps(steps: Sequence[int], mix: float) -> list[int]:
     """How many steps of an epoch each source has: in proportion to steps ** mix, at least one, the same in all.
 
-    >>> share_steps([98, 2], 1.0), share_steps([98, 2], 0.0), share_steps([98, 2], 0.5)
-    ([98, 2], [50, 50], [88, 12])
+    >>> share_steps([90, 10], 1.0), share_steps([90, 10], 0.0), share_steps([90, 10], 0.5)
+    ([90, 10], [50, 50], [75, 25])
     """
     weights = np.asarray(steps, np.float64) ** mix
     goals = np.cumsum(weights) / weights.sum() * sum(steps)

@@ -63,7 +63,7 @@ def test_numbers_are_compared_with_their_mean() -> None:
     task = Regression(BEFORE_POOLING, False)
     train = [TextExample("a", label=label) for label in ("1.0", "2.0", "6.0")]
     (mean,) = fit_baselines(task, train)
-    assert "the mean, 3" in mean.name.en and "平均值（3）" in mean.name.zh
+    assert "the mean (3)" in mean.name.en and "平均值（3）" in mean.name.zh
     scores = BaselineScores(task, [mean])
     scores.add([TextExample("b", label="1.5"), TextExample("c", label="5.5")])
     (found,) = scores.result()
