@@ -104,8 +104,9 @@ def test_words_that_are_not_known_are_told_apart(tmp_path: Path, places: dict[st
         finetune.FINETUNING.start(config(str(places[name]), file, epochs=1.0), tmp_path / name, Silent())
         answers = load(tmp_path / name).predict(["the zebra sat", "the Zebra sat", "the okapi sat"])
         found[name] = [one.probabilities["animal"] for one in answers]
-    assert found["elmo"][0] == found["elmo"][1] != found["elmo"][2]
-    assert found["words"][0] == found["words"][1] == found["words"][2]
+    zebra, capital, okapi = found["elmo"]
+    assert capital == pytest.approx(zebra, abs=1e-7) and abs(okapi - zebra) > 1e-5
+    assert found["words"] == pytest.approx([found["words"][0]] * 3, abs=1e-7)
 
 
 @pytest.mark.parametrize(
