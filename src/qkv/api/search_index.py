@@ -215,7 +215,7 @@ class SearchIndex:
             unknown=unknown,
             watch=watch,
         )
-        index = cls.open(out, loaded)
+        index = cls.open(out, loaded, device, threads)
         index.built = built
         return index
 

@@ -223,7 +223,7 @@ def search_texts(
         given = Files(["-"] if file is None else [file], text)
     else:
         given = [Record(one) for one in queries or ()]
-    how = {"rerank": _load_reranker(rerank, index, device, threads), "candidates": candidates, "relevant": relevant}
+    how = {"rerank": _load_reranker(rerank, device, threads), "candidates": candidates, "relevant": relevant}
     how |= {"exact": exact, "passages": passages}
     asked = _Asked(
         index, given, lenient=file is not None or queries == ["-"], search=lambda some: index.search(some, k, **how)
@@ -233,14 +233,14 @@ def search_texts(
     else:
         for number, (_, hits) in enumerate(asked):
             _show(hits, number, as_json)
-    if k > len(index) and k != _HITS:
+    if k > len(index) and k != _HITS and not passages:
         from qkv.cli.terminal import say
 
         say(f"note: -k is {k:,}, and the index has {len(index):,} texts: all are shown.")
     asked.report()
 
 
-def _load_reranker(name: str | None, index: "SearchIndex", device: str, threads: int | None) -> Any:
+def _load_reranker(name: str | None, device: str, threads: int | None) -> Any:
     if name is None:
         return None
     from qkv.models.family import HAS_TASK
