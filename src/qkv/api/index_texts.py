@@ -202,7 +202,9 @@ def _write_texts(folder: Path, records: Iterable[Record], model: Model, built: B
                     built.left_out.append(f"{one.place or f'Text {number}'} {lack}")
                 continue
             content = {"text": one.text, "file": one.file, "line": one.line, "columns": json_value(one.columns)}
-            offsets.append(offsets[-1] + file.write(json.dumps(content, ensure_ascii=False).encode() + b"\n"))
+            # half of a surrogate pair is an error where a text is tokenized, and may be in other columns
+            line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            offsets.append(offsets[-1] + file.write(line + b"\n"))
             built.n_texts += 1
     np.save(folder / OFFSET_FILE, np.asarray(offsets))
 
