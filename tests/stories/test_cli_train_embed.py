@@ -153,6 +153,7 @@ def test_bad_input(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     for given, message in (
         (["--data", tmp_path / "gone.csv"], "There is no file"),
         (["--data", folder / "pairs.tsv", "--columns", "pears.tsv:1,2"], "no file of this run is called 'pears.tsv'"),
+        (["--data", folder / "pairs.tsv", "--set", "dropout=2"], "dropout is a share from 0 to less than 1, not 2"),
         (["--data", folder / "pairs.tsv", "--set", "train.recompute=true"], "train.recompute does nothing here"),
         (["--data", tmp_path / "empty.csv"], "is empty"),
         (["--data", tmp_path / "one.tsv"], "too few to hold some out"),

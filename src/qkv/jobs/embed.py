@@ -121,7 +121,7 @@ class EmbedConfig:
         check_least(self, "tokens_at_once", "train_windows")
         check_least(self, "batch", least=2)
         check_least(self, "max_length", least=8)
-        check_shares(self, "attention_dropout")
+        check_shares(self, "dropout", "attention_dropout")
         if not self.scale > 0:
             raise InputError(f"scale must be more than 0, not {self.scale}.")
         if not 0 <= self.mix <= 1:
