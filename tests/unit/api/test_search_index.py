@@ -249,10 +249,11 @@ def test_damaged_folders(model: Model, tmp_path: Path) -> None:
 
 def test_an_index_is_replaced_only_if_asked(model: Model, tmp_path: Path) -> None:
     place = tmp_path / "index"
-    SearchIndex.build(["猫"], place, model)
+    before = SearchIndex.build(["猫"], place, model)
     with pytest.raises(InputError, match="it is a search index already, and --overwrite was not given"):
         SearchIndex.build(["狗"], place, model)
     assert SearchIndex.build(["狗", "鱼"], place, model, overwrite=True)[0].text == "狗"
+    assert before.search("猫")[0].text == "猫"  # one that is open stays as it was
     other = tmp_path / "photos"
     other.mkdir()
     (other / "a.jpg").touch()
