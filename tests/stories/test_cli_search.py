@@ -93,6 +93,10 @@ def test_a_file_of_questions(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     words = ("search", "all", "-f", str(tmp_path / "q.txt"), "-k", "2", "-o", str(tmp_path / "hits.csv"), "--json")
     assert json.loads(said(capsys, *words)[0])["n_hits"] == 4
     assert (tmp_path / "hits.csv").read_text(encoding="utf-8-sig").startswith("query,query_line,rank,score,")
+    for name in ("gbk.csv", "gbk.txt"):
+        (tmp_path / name).write_bytes("text\n猫爱吃鱼的说法不对\n我们的人是中国人\n".encode("gb18030"))
+        err = said(capsys, "search", "all", "-f", str(tmp_path / name), "-k", "1")[1]
+        assert err.count("read as GB18030") == 1  # as for the files of an index
     assert "--text names a column" in failed(capsys, "search", "all", "猫", "--text", "x")
     assert "is also an input file" in failed(capsys, "search", "all", "-f", "notes.txt", "-o", "notes.txt")
 

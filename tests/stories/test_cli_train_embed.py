@@ -150,7 +150,10 @@ def test_bad_input(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     write(tmp_path / "one.tsv", "the cat\t猫\n")
     write(tmp_path / "nan.csv", "sentence1,sentence2,score\nthe cat,猫,1\nthe dog,狗,nan\n")
     write(tmp_path / "same.csv", "sentence1,sentence2,score\n" + "the cat,猫,1\nthe dog,狗,1\n")
+    flat = "".join(f"the cat {number},猫 {number},{int(number == 7)}\n" for number in range(60))
+    write(tmp_path / "flat.csv", f"sentence1,sentence2,score\n{flat}")
     for given, message in (
+        (["--data", tmp_path / "flat.csv"], "has 60 rows: too few to hold some out"),
         (["--data", tmp_path / "gone.csv"], "There is no file"),
         (["--data", folder / "pairs.tsv", "--columns", "pears.tsv:1,2"], "no file of this run is called 'pears.tsv'"),
         (["--data", folder / "pairs.tsv", "--set", "dropout=2"], "dropout is a share from 0 to less than 1, not 2"),

@@ -246,7 +246,8 @@ def _hold_out(
 ) -> tuple[list[GroupFile], tuple[GroupFile, ...]]:
     parts = [hold_out_groups(file, min(share, _MOST_HELD_OUT / len(file.groups))) for file in train]
     for file, (kept, held) in zip(train, parts, strict=True):
-        if not kept.groups or (share and len(held.groups) < 2):
+        is_flat = file.kind == "scores" and len({group.score for group in held.groups}) < 2  # no order to measure
+        if not kept.groups or (share and (len(held.groups) < 2 or is_flat)):
             raise InputError(
                 f"{file.name} has {len(file.groups):,} rows: too few to hold some out (data.dev_share = {share:g}). "
                 "Add rows, or give others to measure with: --dev FILE."
