@@ -291,8 +291,9 @@ def check_least(config: "DataclassInstance", *names: str, least: int = 1) -> Non
 
 
 def check_shares(config: "DataclassInstance", *names: str) -> None:
+    """Refuse a field that is not a share; None is allowed."""
     for name in names:
-        if not 0 <= (value := getattr(config, name)) < 1:
+        if (value := getattr(config, name)) is not None and not 0 <= value < 1:
             raise InputError(f"{name} is a share from 0 to less than 1, not {value}.")
 
 

@@ -62,6 +62,10 @@ def test_index_and_ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     }  # fmt: skip
     assert "holds    a search index" in said(capsys, "info", place)[0]
     assert json.loads(said(capsys, "info", place, "--json")[0])["n_texts"] == 3
+    (tmp_path / "notes" / "index.json").write_text('{"format": 1}', encoding="utf-8")
+    assert "is damaged: it has no model" in failed(capsys, "info", place)
+    (tmp_path / "notes" / "vectors.npy").unlink()  # any other folder may have an index.json
+    assert "has no config.json" in failed(capsys, "info", place)
 
 
 def test_json_and_passages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +77,9 @@ def test_json_and_passages(capsys: pytest.CaptureFixture[str]) -> None:
     hits = json.loads(out)["hits"]
     assert [one["number"] for one in hits] == [5, 5, 5] and hits[0]["end"] - hits[0]["start"] < hits[0]["length"]
     assert "of 840" in said(capsys, "search", "all", "it was unhappy", "-k", "1")[0]
+    _, err = said(capsys, "search", "all", "it was unhappy", "-k", "8", "--passages")
+    assert "all are shown" not in err  # there are more passages than texts
+    assert "the index has 6 texts: all are shown" in said(capsys, "search", "all", "it was unhappy", "-k", "8")[1]
 
 
 def test_a_file_of_questions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -86,6 +93,10 @@ def test_a_file_of_questions(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     words = ("search", "all", "-f", str(tmp_path / "q.txt"), "-k", "2", "-o", str(tmp_path / "hits.csv"), "--json")
     assert json.loads(said(capsys, *words)[0])["n_hits"] == 4
     assert (tmp_path / "hits.csv").read_text(encoding="utf-8-sig").startswith("query,query_line,rank,score,")
+    for name in ("gbk.csv", "gbk.txt"):
+        (tmp_path / name).write_bytes("text\n猫爱吃鱼的说法不对\n我们的人是中国人\n".encode("gb18030"))
+        err = said(capsys, "search", "all", "-f", str(tmp_path / name), "-k", "1")[1]
+        assert err.count("read as GB18030") == 1  # as for the files of an index
     assert "--text names a column" in failed(capsys, "search", "all", "猫", "--text", "x")
     assert "is also an input file" in failed(capsys, "search", "all", "-f", "notes.txt", "-o", "notes.txt")
 

@@ -150,8 +150,14 @@ def test_bad_input(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     write(tmp_path / "one.tsv", "the cat\t猫\n")
     write(tmp_path / "nan.csv", "sentence1,sentence2,score\nthe cat,猫,1\nthe dog,狗,nan\n")
     write(tmp_path / "same.csv", "sentence1,sentence2,score\n" + "the cat,猫,1\nthe dog,狗,1\n")
+    flat = "".join(f"the cat {number},猫 {number},{int(number == 7)}\n" for number in range(60))
+    write(tmp_path / "flat.csv", f"sentence1,sentence2,score\n{flat}")
     for given, message in (
+        (["--data", tmp_path / "flat.csv"], "has 60 rows: too few to hold some out"),
         (["--data", tmp_path / "gone.csv"], "There is no file"),
+        (["--data", folder / "pairs.tsv", "--columns", "pears.tsv:1,2"], "no file of this run is called 'pears.tsv'"),
+        (["--data", folder / "pairs.tsv", "--set", "dropout=2"], "dropout is a share from 0 to less than 1, not 2"),
+        (["--data", folder / "pairs.tsv", "--set", "train.recompute=true"], "train.recompute does nothing here"),
         (["--data", tmp_path / "empty.csv"], "is empty"),
         (["--data", tmp_path / "one.tsv"], "too few to hold some out"),
         (["--data", tmp_path / "nan.csv"], "line 3: the score in 'score' is 'nan'"),
@@ -168,6 +174,26 @@ def test_bad_input(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
         assert message in refused(folder, tmp_path, capfd, *given), given
     assert main(["train", "embed", "--data", str(folder / "pairs.tsv")]) == 2
     assert "--out" in capfd.readouterr().err
+
+
+def test_rows_that_another_file_trains_are_reported(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held-out rows of one file that are in another; columns by a relative path; a file that is gone at the resume."""
+    first, second = (tmp_path / name / "pairs.tsv" for name in ("a", "b"))
+    for file in (first, second):
+        file.parent.mkdir()
+        write(file, (folder / "pairs.tsv").read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+    more = ["--data", "a/pairs.tsv", "b/pairs.tsv", "--columns", "a/pairs.tsv:1,2", "b/pairs.tsv:2,1"]
+    assert main(words(folder, tmp_path / "run", *more, steps=2)) == 0
+    assert "rows are texts that are trained on" in capfd.readouterr().err
+    record = (tmp_path / "run" / "model" / "qkv.json").read_text(encoding="utf-8")
+    assert '"pairs.tsv:2,1"' in record and str(tmp_path) not in record
+    (tmp_path / "run" / "result.json").unlink()
+    first.unlink()
+    assert main(["train", "embed", "--resume", str(tmp_path / "run")]) == 2
+    assert "There is no file" in capfd.readouterr().err
 
 
 def test_a_run_is_not_replaced_unless_asked(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

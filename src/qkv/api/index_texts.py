@@ -26,7 +26,15 @@ from qkv.api.table_files import json_value
 from qkv.data.batch import Watch, chunks
 from qkv.data.labelled.opened import Wanted
 from qkv.data.labelled.reader import Labelled, labelling_for
-from qkv.data.readers import STDIN, check_file, check_text_file, numbered_lines, read_stdin_lines, read_whole
+from qkv.data.readers import (
+    STDIN,
+    check_file,
+    check_text_file,
+    encoding_note,
+    numbered_lines,
+    read_stdin_lines,
+    read_whole,
+)
 from qkv.data.windows import cut_windows
 from qkv.errors import InputError, listed
 from qkv.files import check_replaceable, replaced_folder, sha256_of, to_json, write_text
@@ -65,7 +73,10 @@ class Record:
 
 
 class Files:
-    """The texts of files: lines, rows of tables, and documents. Names and columns are checked at once."""
+    """The texts of files: lines, rows of tables, and documents. Names and columns are checked at once.
+
+    `notes` say how a file is read, where that is not plain: its encoding, its sheet, files that are left out.
+    """
 
     def __init__(self, given: Sequence[str | Path], column: str | None = None, document: bool = False) -> None:
         """`column` is that of the texts in tables; with `document`, and for a folder, each file is one text."""
@@ -78,24 +89,37 @@ class Files:
                 self._add(name, column, document)
                 continue
             found, others = list_documents(name)
-            self.files += found
-            self._documents |= set(found)
+            for path in found:
+                self._add_document(path)
             if others:
                 self.notes.append(
                     f"{name}: files that do not end in .txt and are not read: {len(others):,} ({listed(others, 5)})"
                 )
 
     def _add(self, name: str, column: str | None, document: bool) -> None:
-        path = Path(name) if name == STDIN else check_file(name)
+        if name == STDIN:
+            self.files.append(Path(name))
+            return
+        path = check_file(name)
+        if document:
+            self._add_document(path)
+            return
         self.files.append(path)
-        if document and name != STDIN:
-            self._documents.add(path)
-        elif name != STDIN and (column is not None or is_table(path) or ".json" in path.name.lower()):
+        if column is not None or is_table(path) or ".json" in path.name.lower():
             source = self._tables[path] = open_rows(path, column)
-            if source.note:
-                self.notes.append(f"{path}: {source.note}")
-        elif name != STDIN:
+            self._note(path, source.note)
+        else:
             check_text_file(path)
+            self._note(path, encoding_note(path))
+
+    def _add_document(self, path: Path) -> None:
+        self.files.append(path)
+        self._documents.add(path)
+        self._note(path, encoding_note(path))
+
+    def _note(self, path: Path, note: str) -> None:
+        if note:
+            self.notes.append(f"{path}: {note}")
 
     def __iter__(self) -> Iterator[Record]:
         for file in self.files:
@@ -202,7 +226,9 @@ def _write_texts(folder: Path, records: Iterable[Record], model: Model, built: B
                     built.left_out.append(f"{one.place or f'Text {number}'} {lack}")
                 continue
             content = {"text": one.text, "file": one.file, "line": one.line, "columns": json_value(one.columns)}
-            offsets.append(offsets[-1] + file.write(json.dumps(content, ensure_ascii=False).encode() + b"\n"))
+            # half of a surrogate pair is an error where a text is tokenized, and may be in other columns
+            line = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            offsets.append(offsets[-1] + file.write(line + b"\n"))
             built.n_texts += 1
     np.save(folder / OFFSET_FILE, np.asarray(offsets))
 

@@ -169,6 +169,8 @@ class SearchIndex:
         self._vectors: NDArray[np.float16] = np.load(folder / VECTOR_FILE, mmap_mode="c")  # (P, D)
         self._passages: NDArray[np.int64] = np.load(folder / PASSAGE_FILE, mmap_mode="r")  # (P, 3)
         self._offsets: NDArray[np.int64] = np.load(folder / OFFSET_FILE, mmap_mode="r")  # (N + 1,)
+        # mapped as well, so that texts and vectors stay those of one index if another takes its place
+        self._texts = np.memmap(folder / TEXT_FILE, np.uint8, "r")
 
     @classmethod
     def build(
@@ -215,7 +217,7 @@ class SearchIndex:
             unknown=unknown,
             watch=watch,
         )
-        index = cls.open(out, loaded)
+        index = cls.open(out, loaded, device, threads)
         index.built = built
         return index
 
@@ -248,11 +250,8 @@ class SearchIndex:
             raise IndexError(f"text {number} of an index of {len(self)}")
         number %= len(self)
         start, end = (int(self._offsets[one]) for one in (number, number + 1))
-        with reading(self.folder / TEXT_FILE), (self.folder / TEXT_FILE).open("rb") as file:
-            file.seek(start)
-            line = file.read(end - start)
         try:
-            return Record(**json.loads(line))
+            return Record(**json.loads(self._texts[start:end].tobytes()))
         except (ValueError, TypeError):
             raise InputError(
                 f"{self.folder / TEXT_FILE}, line {number + 1} is damaged: build the index again."

@@ -276,6 +276,8 @@ def json_value(value: Any) -> Any:
         return {str(name): json_value(one) for name, one in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
+    if isinstance(value, np.number | np.bool_):
+        return json_value(value.item())
     if isinstance(value, list | tuple):
         return [json_value(one) for one in value]
     if isinstance(value, float | Decimal):

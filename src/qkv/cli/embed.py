@@ -435,8 +435,6 @@ def train_embed(
     """
     import os
 
-    from qkv.train.log import for_stderr
-
     given: dict[str, Any] = {
         "data.train": tuple(data) if data else None,
         "data.parallel": tuple(parallel) if parallel else None,
@@ -455,8 +453,10 @@ def train_embed(
         refuse_with_resume(flags, overwrite, out, model, recipe, settings)
     elif out is None or not (recipe or data or parallel or settings):
         raise InputError("Give files to train on with --data and a new folder for the run with --out.")
-    from qkv.config import Requested
-    from qkv.jobs.embed import EMBEDDING, resolve_embed_settings
+    with quick_start():
+        from qkv.config import Requested
+        from qkv.jobs.embed import EMBEDDING, resolve_embed_settings
+        from qkv.train.log import for_stderr
 
     with for_stderr() as progress:
         if resume is not None:

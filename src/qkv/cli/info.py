@@ -13,7 +13,6 @@ import typer
 
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import read_object
 from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.messages import write
 
@@ -39,8 +38,10 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
             "sources": [source["name"] for source in corpus["sources"]],
             "vocabulary": _vocabulary(train.tokenizer()),
         }
-    if (folder / "index.json").is_file():
-        index = read_object(folder / "index.json")
+    if (folder / "index.json").is_file() and (folder / "vectors.npy").is_file():
+        from qkv.api.search_index import SearchIndex
+
+        index = SearchIndex.open(folder).facts
         known = ("n_texts", "n_passages", "width", "dtype", "model", "sources")
         return {"path": str(folder), "holds": "index", **{name: index.get(name) for name in known}}
     # a folder with weights is a model without its config.json

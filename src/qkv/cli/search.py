@@ -26,6 +26,7 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.messages import translate
 
 if TYPE_CHECKING:
+    from qkv.api.index_texts import Files
     from qkv.api.search_index import Hit, Hits, SearchIndex
 
 _HITS = 10
@@ -78,7 +79,7 @@ def build_index(
     if out is None:
         here = " The folder ./index is searched with: qkv search ./index TEXT." if Path("index").is_dir() else ""
         raise InputError(f"Give a folder for the index: --out INDEX.{here}")
-    from qkv.cli.terminal import print_json, say, say_encodings, say_windows, warn_unknown
+    from qkv.cli.terminal import print_json, say, say_windows, warn_unknown
 
     with quick_start():
         from qkv.api.index_texts import Files, check_index_target
@@ -87,9 +88,7 @@ def build_index(
 
     check_index_target(out, overwrite)
     source = Files(files, text, document)
-    for note in source.notes:
-        say(translate(note))
-    say_encodings(source.files)
+    _say_notes(source)
     loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
     unknown = UnknownCounter(loaded.tokenizer)
     with ExitStack() as stack:
@@ -116,6 +115,13 @@ def build_index(
     if built.n_left_out:
         say(f"note: texts without a vector, which are left out: {built.n_left_out:,} ({'; '.join(built.left_out)})")
     warn_unknown(unknown.facts())
+
+
+def _say_notes(source: "Files") -> None:
+    from qkv.cli.terminal import say
+
+    for note in source.notes:
+        say(translate(note))
 
 
 def _show_progress(stack: ExitStack) -> Callable[[int, int], None]:
@@ -221,9 +227,10 @@ def search_texts(
     given: Iterable[Record]
     if file is not None or queries == ["-"]:
         given = Files(["-"] if file is None else [file], text)
+        _say_notes(given)
     else:
         given = [Record(one) for one in queries or ()]
-    how = {"rerank": _load_reranker(rerank, index, device, threads), "candidates": candidates, "relevant": relevant}
+    how = {"rerank": _load_reranker(rerank, device, threads), "candidates": candidates, "relevant": relevant}
     how |= {"exact": exact, "passages": passages}
     asked = _Asked(
         index, given, lenient=file is not None or queries == ["-"], search=lambda some: index.search(some, k, **how)
@@ -233,14 +240,14 @@ def search_texts(
     else:
         for number, (_, hits) in enumerate(asked):
             _show(hits, number, as_json)
-    if k > len(index) and k != _HITS:
+    if k > len(index) and k != _HITS and not passages:
         from qkv.cli.terminal import say
 
         say(f"note: -k is {k:,}, and the index has {len(index):,} texts: all are shown.")
     asked.report()
 
 
-def _load_reranker(name: str | None, index: "SearchIndex", device: str, threads: int | None) -> Any:
+def _load_reranker(name: str | None, device: str, threads: int | None) -> Any:
     if name is None:
         return None
     from qkv.models.family import HAS_TASK

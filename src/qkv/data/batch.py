@@ -355,8 +355,8 @@ def chunks(
 ) -> Iterator[list[Item]]:
     """Yield lists of at most `size` items that end when their total weight reaches `most`, to bound memory.
 
-    With `first`, the first list ends at this weight and each one after it at twice as much, up to `most`: whoever waits
-    for the first sees soon that something happens.
+    With `first`, the first list ends at this weight and each one after it at twice as much, up to `most`, so that
+    progress is shown early.
 
     >>> list(chunks(["a", "b", "c", "long", "d"], size=2, weight=len, most=4))
     [['a', 'b'], ['c', 'long'], ['d']]

@@ -33,9 +33,11 @@ from qkv.data.pairs.groups import (
     files_of,
     hold_out_groups,
     make_table,
+    pin_columns,
     read_groups,
     read_translations,
 )
+from qkv.data.readers import check_file
 from qkv.errors import InputError
 from qkv.files import sha256_of, to_json, write_text
 from qkv.jobs.embed_page import EmbedFacts, embed_page
@@ -119,7 +121,7 @@ class EmbedConfig:
         check_least(self, "tokens_at_once", "train_windows")
         check_least(self, "batch", least=2)
         check_least(self, "max_length", least=8)
-        check_shares(self, "attention_dropout")
+        check_shares(self, "dropout", "attention_dropout")
         if not self.scale > 0:
             raise InputError(f"scale must be more than 0, not {self.scale}.")
         if not 0 <= self.mix <= 1:
@@ -130,8 +132,8 @@ class EmbedConfig:
             raise InputError(f"There are {len(self.widths)} widths and {len(self.width_weights)} width_weights.")
         if not 0 < self.layer_decay <= 1:
             raise InputError(f"layer_decay is above 0 and at most 1, not {self.layer_decay}.")
-        for name in ("recompute", "accumulate"):
-            if getattr(self.train, name) not in (False, 1):
+        for name, usual in (("recompute", False), ("accumulate", 1)):
+            if getattr(self.train, name) != usual:
                 raise InputError(
                     f"train.{name} does nothing here: a step is computed in chunks of tokens_at_once. Leave it out."
                 )
@@ -189,16 +191,17 @@ def pin_texts(choice: TextsChoice) -> TextsChoice:
 
     names = ("train", "parallel", "dev", "test")
     pinned: dict[str, Any] = {name: tuple(map(whole, getattr(choice, name))) for name in names}
-    for one in (one for files in pinned.values() for name in files for one in files_of(name)):
-        if not Path(one).is_file():
-            raise InputError(f"There is no file {one}.")
     choice = replace(choice, **pinned)
-    return replace(choice, sha256=_hash(choice))
+    choice = replace(choice, sha256=_hash(choice))  # a file that is missing is an error now
+    return replace(choice, columns=pin_columns(choice.columns, _names_of_files(choice)))
+
+
+def _names_of_files(choice: TextsChoice) -> tuple[str, ...]:
+    return (*choice.train, *choice.parallel, *choice.dev, *choice.test)
 
 
 def _hash(choice: TextsChoice) -> str:
-    names = (*choice.train, *choice.parallel, *choice.dev, *choice.test)
-    found = (sha256_of(Path(one)) for name in names for one in files_of(name))
+    found = (sha256_of(check_file(one)) for name in _names_of_files(choice) for one in files_of(name))
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
@@ -232,8 +235,9 @@ def read_training_texts(config: EmbedConfig, tell: Callable[[str], None]) -> Tex
         tell(f"{file.name}: {len(file.groups):,} rows of {GROUP_KINDS[file.kind]} ({file.about}){dropped}")
     if not dev:
         train, dev = _hold_out(train, choice.dev_share, tell)
-    for name, files in (("dev", choice.dev and dev), ("test", test)):
-        _tell_known(name, train, files or (), tell)
+    # rows that were held out of the only training file share no text with the rest of it
+    for name, files in (("dev", dev if choice.dev or len(train) > 1 else ()), ("test", test)):
+        _tell_known(name, train, files, tell)
     return TextData(tuple(train), dev, test)
 
 
@@ -242,7 +246,8 @@ def _hold_out(
 ) -> tuple[list[GroupFile], tuple[GroupFile, ...]]:
     parts = [hold_out_groups(file, min(share, _MOST_HELD_OUT / len(file.groups))) for file in train]
     for file, (kept, held) in zip(train, parts, strict=True):
-        if not kept.groups or (share and len(held.groups) < 2):
+        is_flat = file.kind == "scores" and len({group.score for group in held.groups}) < 2  # no order to measure
+        if not kept.groups or (share and (len(held.groups) < 2 or is_flat)):
             raise InputError(
                 f"{file.name} has {len(file.groups):,} rows: too few to hold some out (data.dev_share = {share:g}). "
                 "Add rows, or give others to measure with: --dev FILE."
@@ -568,6 +573,8 @@ def _public(config: EmbedConfig) -> dict[str, Any]:
     found = asdict(config)
     found["model"] = shown_name(config.model)
     found["teacher"] = None if config.teacher is None else shown_name(config.teacher)
+    for file in _names_of_files(config.data):
+        found["data"]["columns"] = [one.replace(f"{file}:", f"{Path(file).name}:") for one in found["data"]["columns"]]
     for name in ("train", "parallel", "dev", "test"):
         found["data"][name] = [",".join(Path(one).name for one in files_of(file)) for file in found["data"][name]]
     return found

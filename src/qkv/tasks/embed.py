@@ -1,4 +1,4 @@
-"""TextArray of texts that can be compared: how rows become vectors, and what they are trained by.
+"""Vectors of texts that can be compared: how rows become vectors, and what they are trained by.
 
 A text is the mean of its tokens, [CLS] and [SEP] among them, or the vector of [CLS]; of a long text every token counts
 once, in the window where it is further from an edge (data/windows.py). Similarity is the cosine. The objectives:
@@ -42,6 +42,7 @@ from qkv.data.pairs.groups import GroupTable, encode_texts, make_rows
 from qkv.data.windows import Rows
 from qkv.errors import InputError
 from qkv.files import replaced_file
+from qkv.metrics.intervals import bootstrap
 from qkv.metrics.numbers import number_intervals, retrieval_figures, retrieval_intervals, spearman
 from qkv.models.encoder import WithHeads
 from qkv.models.family import ENCODES, Encodes, Opened
@@ -393,7 +394,7 @@ class EmbedObjective:
             return {batch.kind: self.loss(vectors.float(), batch)}
 
     def loss(self, vectors: Tensor, batch: EmbedBatch) -> Term:
-        """The weighted mean over the widths; whether a prediction is correct is told of the whole vector."""
+        """The weighted mean over the widths; whether a prediction is correct follows from the whole vector."""
         whole = self._loss(vectors, batch.targets, batch)
         weights = self.width_weights or (1.0,) * len(self.widths)
         total = whole.loss
@@ -520,7 +521,7 @@ def make_source(table: GroupTable, taught: bool, width: int) -> GroupSource:
 
 # Evaluation
 
-_BLOCK = 1_024  # queries compared at a time
+_COSINES = 1 << 24  # of queries and candidates, held at a time
 
 
 @dataclass(frozen=True)
@@ -561,14 +562,38 @@ def score_vectors(source: GroupSource, vectors: TextArray, intervals: bool = Fal
             if intervals:
                 ends |= {f"{key}_{name}": value for key, value in retrieval_intervals(ranks).items()}
         if intervals:
-            ends["mrr"] = retrieval_intervals(np.concatenate([forward, back]))["mrr"]
+            ends["mrr"] = _interval_of_both(table, forward, back)
     if source.targets is not None:
         aims = scale_to_unit(np.asarray(source.targets, np.float32)[:, : unit.shape[1]])[
             source.target_of[table.anchors]
         ]
         sides = [side for side in (table.anchors, table.positives) if len(side)]
-        values["cosine"] = float(np.mean([(unit[side] * aims).sum(1).mean() for side in sides]))
+        cosines = np.stack([(unit[side] * aims).sum(1) for side in sides]).astype(np.float64).mean(0)  # (E,)
+        values["cosine"] = float(cosines.mean())
+        if intervals:
+            ends["cosine"] = _interval_of_mean(cosines, np.ones(len(cosines)))
     return SetScore("mrr" if len(table.positives) else "cosine", len(table), values, ends)
+
+
+def _interval_of_both(table: GroupTable, forward: Integers, back: Integers) -> tuple[float, float]:
+    """The 95 % interval of the mean reciprocal rank of both directions.
+
+    The two ranks of a pair rise and fall together, and so do those of all pairs with a common text: what is drawn are
+    the texts of the side that repeats itself more, each with all its pairs. A rank counts once, however many pairs its
+    query has.
+    """
+    sides = [np.unique(table.same[side], return_inverse=True)[1] for side in (table.anchors, table.positives)]
+    owner = min(sides, key=lambda side: int(side.max()))  # (E,)
+    total, count = np.zeros(owner.max() + 1), np.zeros(owner.max() + 1)
+    for query, ranks in zip(sides, (forward, back), strict=True):
+        shares = 1 / np.bincount(query)[query]  # (E,)
+        total += np.bincount(owner, shares / ranks[query])
+        count += np.bincount(owner, shares)
+    return _interval_of_mean(total, count)
+
+
+def _interval_of_mean(total: NDArray[np.float64], count: NDArray[np.float64]) -> tuple[float, float]:
+    return bootstrap(np.stack([total, count], axis=1), lambda sums: sums[:, 0] / sums[:, 1])
 
 
 def _score_scores(table: GroupTable, unit: TextArray, intervals: bool) -> SetScore:
@@ -591,8 +616,9 @@ def retrieval_ranks(unit: TextArray, same: Integers, queries: Integers, candidat
     stored = unit[text_of[offered]]  # (C, D)
     ranks = np.empty(len(asked), np.int64)
     order = np.argsort(query_of, kind="stable")
-    for begin in range(0, len(asked), _BLOCK):
-        block = asked[begin : begin + _BLOCK]
+    size = max(1, _COSINES // len(offered))
+    for begin in range(0, len(asked), size):
+        block = asked[begin : begin + size]
         near = unit[text_of[block]] @ stored.T  # (Q, C)
         first, last = np.searchsorted(query_of[order], [begin, begin + len(block)])
         pairs = order[first:last]

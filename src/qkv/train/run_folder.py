@@ -333,6 +333,3 @@ class Sessions:
     @property
     def resumed_from(self) -> tuple[int, ...]:
         return tuple(line["from"] for line in self.lines if line["from"])
-
-
-# --- The model folder of a run.

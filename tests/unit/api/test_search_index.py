@@ -141,10 +141,13 @@ def test_texts_of_python(model: Model, tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"title": "A", "text": "the cat"},
         {"title": "B", "text": None},
-        {"title": "C", "text": "猫"},
+        {"title": "C\ud83d", "text": "猫", "n": np.float32(2), "flag": np.bool_(True)},
     ]
     index = SearchIndex.build(rows, tmp_path / "rows", model)
-    assert [index[number].columns for number in range(2)] == [{"title": "A"}, {"title": "C"}]
+    assert [index[number].columns for number in range(2)] == [
+        {"title": "A"},
+        {"title": "C\ud83d", "n": 2.0, "flag": True},
+    ]
     assert len(SearchIndex.build((text for text in TEXTS_), tmp_path / "lazy", model)) == len(TEXTS_)
     assert SearchIndex.build("猫", tmp_path / "one", model).search("猫")[0].text == "猫"
     pandas = pytest.importorskip("pandas")
@@ -161,6 +164,7 @@ def test_texts_of_python(model: Model, tmp_path: Path) -> None:
         (["", " \n"], "Text 1 is empty, and so are all 2"),
         ([3], "Text 1 is of type int; a text is a string"),
         ([{"text": 3}], "Text 1 is of type int"),
+        (["猫", "the cat \ud83d"], "half of a surrogate pair"),
         ([{"a": "x", "b": "y"}], "the texts: no column has a usual name for the text; there are 'a', 'b'"),
     ],
 )
@@ -245,10 +249,11 @@ def test_damaged_folders(model: Model, tmp_path: Path) -> None:
 
 def test_an_index_is_replaced_only_if_asked(model: Model, tmp_path: Path) -> None:
     place = tmp_path / "index"
-    SearchIndex.build(["猫"], place, model)
+    before = SearchIndex.build(["猫"], place, model)
     with pytest.raises(InputError, match="it is a search index already, and --overwrite was not given"):
         SearchIndex.build(["狗"], place, model)
     assert SearchIndex.build(["狗", "鱼"], place, model, overwrite=True)[0].text == "狗"
+    assert before.search("猫")[0].text == "猫"  # one that is open stays as it was
     other = tmp_path / "photos"
     other.mkdir()
     (other / "a.jpg").touch()

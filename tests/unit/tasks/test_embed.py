@@ -1,5 +1,6 @@
 """Objectives of sentence vectors: worked examples, chunks that are recomputed, batches as functions of the step."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,26 @@ def test_retrieval_counts_ties_against_the_model() -> None:
     assert ranks.tolist() == [1, 1]
 
 
+def test_blocks_of_queries_do_not_change_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    given = unit, np.arange(40), np.arange(20), np.arange(20, 40)
+    whole = retrieval_ranks(*given)
+    monkeypatch.setattr("qkv.tasks.embed._COSINES", 60)
+    assert retrieval_ranks(*given).tolist() == whole.tolist()
+
+
+def test_the_interval_of_both_directions_counts_a_pair_once() -> None:
+    """Ranks that are the same in both directions hold no more than those of one: the interval is no narrower."""
+    given = source("pairs", count=200)
+    vectors = np.random.default_rng(0).normal(size=(len(given.table.texts), 32)).astype(np.float32)
+    mirror = np.where(np.arange(32) < 22, 1, -1).astype(np.float32)  # symmetric: cos(a, mirror b) = cos(mirror a, b)
+    vectors[given.table.positives] = vectors[given.table.anchors] * mirror
+    found = score_vectors(GroupSource(given.table), vectors, intervals=True)
+    assert found.values["mrr"] == pytest.approx(found.values["mrr_forward"], abs=1e-3) and 0.2 < found.value < 0.9
+    widths = [high - low for low, high in (found.intervals["mrr"], found.intervals["mrr_forward"])]
+    assert widths[0] == pytest.approx(widths[1], rel=0.1)
+
+
 def test_scores_of_a_set(tmp_path: Path) -> None:
     given = source("pairs", count=12)
     vectors = np.random.default_rng(0).normal(size=(len(given.table.texts), 32)).astype(np.float32)
@@ -230,3 +251,8 @@ def test_scores_of_a_set(tmp_path: Path) -> None:
     scored = source("scores", count=12)
     same = score_vectors(GroupSource(scored.table), np.ones((len(scored.table.texts), 4), np.float32))
     assert same.value == 0.0  # and not NaN, which would end a run
+    taught = source("texts", count=12)
+    vectors = np.ones((len(taught.table.texts), 32), np.float32)
+    near = score_vectors(replace(taught, targets=np.eye(12, 32, dtype=np.float16) + 0.5), vectors, intervals=True)
+    low, high = near.intervals["cosine"]
+    assert near.main == "cosine" and low <= near.value <= high

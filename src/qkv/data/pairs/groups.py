@@ -117,7 +117,6 @@ def _find_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str,
     def usual(*roles: str) -> str | None:
         return next((by_key[key] for role in roles for key in role.split() if key in by_key), None)
 
-    columns: dict[str, str] = {}
     pair = find_usual_pair(names)
     anchor, positive = pair or (usual(_NAMES["anchor"]), usual(_NAMES["positive"]))
     alone = usual(*USUAL_NAMES["text"])
@@ -190,7 +189,7 @@ def _reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) ->
         score = _read_score(record.get(columns["score"]), columns["score"], place) if "score" in columns else None
         if is_blank(anchor):
             return report(empty_text_fault(place, repr(anchor_column)))
-        for positive in positives:
+        for positive in positives or [""]:  # a list may be empty
             if positive is not None and is_blank(positive):
                 report(empty_text_fault(place, repr(positive_column)))
             else:
@@ -290,11 +289,11 @@ def parse_columns(given: Sequence[str], name: str) -> dict[str, str]:
     """
     chosen: str | None = None
     for one in given:
-        before, colon, after = one.partition(":")
-        if colon and before in (name, Path(name).name):
-            chosen = after
+        file, columns_of_file = _split_columns(one, [name])
+        if file in (name, Path(name).name):
+            chosen = columns_of_file
             break
-        if not colon or "=" in before:
+        if file is None:
             chosen = one
     columns: dict[str, str] = {}
     for number, part in enumerate(chosen.split(",") if chosen else ()):
@@ -307,6 +306,34 @@ def parse_columns(given: Sequence[str], name: str) -> dict[str, str]:
             raise InputError(f"--columns {chosen} names the {role} twice.")
         columns[role] = f"{columns[role]},{column}" if role in columns else column
     return columns
+
+
+def _split_columns(given: str, files: Sequence[str]) -> tuple[str | None, str]:
+    """The file and the columns of one `--columns`; None for those of all files. A path may have a colon, too."""
+    for file in files:
+        if given.startswith(f"{file}:"):
+            return file, given[len(file) + 1 :]
+    before, colon, after = given.partition(":")
+    return (before, after) if colon and "=" not in before else (None, given)
+
+
+def pin_columns(given: Sequence[str], files: Sequence[str]) -> tuple[str, ...]:
+    """Columns whose files, given as paths, are the absolute ones in `files`; an error if a file is not among them."""
+    names = [Path(file).name for file in files]
+    pinned: list[str] = []
+    for one in given:
+        file, columns = _split_columns(one, files)
+        if file is None or file in names or file in files:
+            pinned.append(one)
+            continue
+        path = str(Path(file).expanduser().resolve())
+        if path not in files:
+            raise InputError(
+                f"--columns {one}: no file of this run is called {file!r}.{did_you_mean(file, names)} There are "
+                f"{quote_names(names)}."
+            )
+        pinned.append(f"{path}:{columns}")
+    return tuple(pinned)
 
 
 def read_groups(name: str, columns: Sequence[str] = (), sentences: bool = False) -> GroupFile:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from qkv.config import JobSettings, Requested, check_least, merge
+from qkv.config import JobSettings, Requested, check_least, check_shares, merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
 from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, explain_missing
@@ -111,9 +111,7 @@ class FinetuneConfig:
             raise InputError(f"epochs must be more than 0, not {self.epochs}.")
         if not 0 < self.layer_decay <= 1:
             raise InputError(f"layer_decay is above 0 and at most 1, not {self.layer_decay}.")
-        for name in ("dropout", "attention_dropout"):
-            if (share := getattr(self, name)) is not None and not 0 <= share < 1:
-                raise InputError(f"{name} is a share from 0 to less than 1, not {share}.")
+        check_shares(self, "dropout", "attention_dropout")
         if self.language_model_weight is not None and not 0 <= self.language_model_weight < 1_000:
             raise InputError(f"language_model_weight is 0 or more, not {self.language_model_weight}.")
         if not 0 < self.precision_target < 1:

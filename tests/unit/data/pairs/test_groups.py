@@ -11,6 +11,7 @@ from qkv.data.pairs.groups import (
     hold_out_groups,
     make_table,
     parse_columns,
+    pin_columns,
     read_groups,
     read_translations,
 )
@@ -100,6 +101,26 @@ def test_columns_of_one_file_or_of_all() -> None:
     assert parse_columns((), "a.csv") == {}
     assert parse_columns(("b.csv:1,2",), "a.csv") == {}
     assert parse_columns(("b.csv:1,2", "3,4"), "a.csv") == {"anchor": "3", "positive": "4"}
+
+
+def test_columns_of_a_file_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is made absolute, as those of the files are; a name that no file has is not passed over."""
+    monkeypatch.chdir(tmp_path)
+    files = (str(tmp_path / "data" / "sts.csv"), str(tmp_path / "a: b.tsv"))
+    given = ("data/sts.csv:6,7,5", "sts.csv:1,2", "anchor=x:y,positive=z", f"{files[1]}:3,4")
+    pinned = pin_columns(given, files)
+    assert pinned == (f"{files[0]}:6,7,5", *given[1:]) and pin_columns(pinned, files) == pinned
+    assert parse_columns(pinned, files[0]) == {"anchor": "6", "positive": "7", "score": "5"}
+    assert parse_columns(pinned, files[1]) == {"anchor": "3", "positive": "4"}
+    assert parse_columns(pinned[:3], files[1]) == {"anchor": "x:y", "positive": "z"}
+    with pytest.raises(InputError, match="no file of this run is called 'sts.cvs'. Did you mean 'sts.csv'"):
+        pin_columns(("sts.cvs:6,7,5",), files)
+
+
+def test_a_row_without_a_positive_is_reported(tmp_path: Path) -> None:
+    rows = '{"anchor": "the cat", "positive": ["猫"]}\n{"anchor": "the dog", "positive": []}\n'
+    file = read_groups(write(tmp_path, "a.jsonl", rows))
+    assert len(file.groups) == 1 and [(one.place.line, one.kind) for one in file.faults] == [(2, "empty text")]
 
 
 def test_what_is_held_out_is_new(tmp_path: Path) -> None:
