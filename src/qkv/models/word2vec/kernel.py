@@ -111,11 +111,19 @@ def _spread(
         )
 
 
+def _softplus(score: float) -> float:
+    """log(1 + exp(score)). A word that fills its own window can have a score below −88, where exp overflows."""
+    return score if score > 80 else math.log1p(math.exp(score))
+
+
+_surprise = inlined(_softplus)
+
+
 def _loss(scores: _Floats, count: int) -> float:
     """−log σ(score) for the word itself, −log σ(−score) for a negative."""
-    loss = math.log1p(math.exp(-scores[0]))
+    loss = _surprise(-scores[0])
     for output in range(1, count):
-        loss += math.log1p(math.exp(scores[output]))
+        loss += _surprise(scores[output])
     return loss
 
 

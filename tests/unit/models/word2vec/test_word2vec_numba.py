@@ -98,3 +98,13 @@ def test_at_learning_rate_0_nothing_moves() -> None:
     assert learn(model, 2, [1, 2, 3], [0, 3], lr=0.0)[1] == 1
     for matrix, was in zip((model.embedding, model.context), before, strict=True):
         assert (matrix.data.numpy() == was).all()
+
+
+def test_the_loss_of_a_score_that_overflows_is_finite() -> None:
+    """A run must not end with "the loss is NaN" because one window fits very badly: −log σ(−100) is 100."""
+    model = made("skipgram")
+    model.embedding.data.fill_(10.0)
+    model.context.data.fill_(-1.0)  # scores of −100
+    model.context.data[NEGATIVE] = 1.0  # and of 100, for the negatives
+    loss, observed = learn(model, 2, [1, 2], [0, 2], lr=0.0)
+    assert observed and loss == pytest.approx(300.0 * observed, rel=1e-5)
