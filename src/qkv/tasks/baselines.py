@@ -1,25 +1,27 @@
 """Simple models of the training examples, to compare a fine-tuned one with.
 
 - `ConstantBaseline` gives every example the same answer (`Task.constant_answer`): the most frequent label, the mean.
-- `TextBaseline`, for classification, is a logistic regression (train/linear.py) on tf-idf: of words and pairs of words;
-  of characters, their pairs and triples where a script has no spaces (Chinese, Japanese). Of a text pair, each text has
-  its own columns, and so has what both contain. With several labels each has a fitted threshold, as in the model.
+- `TextBaseline`, for classification, is a logistic regression (train/linear.py) on tf-idf, by the recipe that is usual
+  with scikit-learn: TfidfVectorizer of words and pairs of words, or of one to three characters where the training texts
+  are mostly of a script without spaces (Chinese, Japanese), and LogisticRegression(C=10). It differs where both scripts
+  occur: texts, and runs within a text, are then cut by their own script. Of a text pair, each text has its own columns,
+  and so has what both contain. With several labels each has a fitted threshold, as in the model.
 - `EntityBaseline`, for tagging, finds the labelled spans of training again by their letters: the longest match wins,
   with its most frequent label.
 
 They return what a task's scorer reads, so that they get the same figures as the model.
 
-Shapes: n examples, F columns, L labels.
+Shapes: n examples, T terms, L labels.
 """
 
 import math
 import re
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, Protocol
-from unicodedata import normalize
 
 import numpy as np
 
@@ -30,35 +32,39 @@ from qkv.tasks.table import AnyTask
 from qkv.tasks.tag import TagTask
 from qkv.tasks.task import PlainAnswer, Scorer
 from qkv.tasks.texts import TextTask, linear_targets
-from qkv.train.linear import Floats, LinearMap, SparseRows, fit_linear, fold_numbers, held_out_scores
+from qkv.train.linear import Classes, Floats, Integers, LinearMap, SparseRows, fit_linear, fold_numbers, held_out_scores
 
 CONSTANT = "constant"
 MOST_CHARACTERS = 5_000_000
 """Of all training texts: with more, tf-idf would take minutes and is left out."""
-_MOST_COLUMNS = 50_000  # the most frequent terms
-_STRENGTH = 0.1  # of the penalty; rows have length 1
+_MOST_SHARED = 50_000  # of the terms that several texts have, the most frequent
+_MOST_ALONE = 20_000  # with more texts, terms of one text alone are left out
+_STRENGTH = 0.1  # of the penalty: 1 / C of scikit-learn
 _TOLERANCE = 1e-3
 _FOLDS = 3  # of the fit of thresholds
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _RUNS = re.compile(rf"([{_UNSPACED}]+)|([^{_UNSPACED}]+)")
-_WORD = re.compile(r"\w+(?:['’]\w+)?")
+_WORD = re.compile(r"\b\w\w+\b")
+_SPACES = re.compile(r"\s\s+")
 
 
-def terms(text: str) -> list[str]:
-    """Words and pairs of words; single characters, pairs and triples where a script has no spaces.
+def terms(text: str, by_character: bool) -> list[str]:
+    """Words of at least two letters and pairs of words; or single characters, pairs and triples, spaces and punctuation
+    among them. The words of a script without spaces are cut into characters too.
 
-    >>> terms("No refund yet")
+    >>> terms("No refund yet", False)
     ['no', 'refund', 'yet', 'no refund', 'refund yet']
-    >>> terms("退款3天")
-    ['退', '款', '退款', '3', '天']
+    >>> terms("退款！", True)
+    ['退', '款', '！', '退款', '款！', '退款！']
     """
+    text = text.lower()
+    if by_character:
+        return _pieces(_SPACES.sub(" ", text))
     found: list[str] = []
-    for unspaced, spaced in _RUNS.findall(normalize("NFKC", text).lower()):
+    for unspaced, spaced in _RUNS.findall(text):
         if unspaced:
-            found += unspaced
-            found += [unspaced[at : at + 2] for at in range(len(unspaced) - 1)]
-            found += [unspaced[at : at + 3] for at in range(len(unspaced) - 2)]
+            found += _pieces(unspaced)
         else:
             words = _WORD.findall(spaced)
             found += words
@@ -66,12 +72,21 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def _columns(example: TextExample) -> Counter[str]:
-    if example.pair is None:
-        return Counter(terms(example.text))
-    first, second = Counter(terms(example.text)), Counter(terms(example.pair))
-    sides = [("1 ", first), ("2 ", second), ("= ", first & second)]
-    return Counter({side + term: n for side, found in sides for term, n in found.items()})
+def _pieces(text: str) -> list[str]:
+    pairs = [text[at : at + 2] for at in range(len(text) - 1)]
+    return [*text, *pairs, *(text[at : at + 3] for at in range(len(text) - 2))]
+
+
+def _is_unspaced(texts: Iterable[str]) -> bool:
+    """Whether more than half of the characters belong to a script without spaces."""
+    balance = 0
+    for text in texts:
+        balance += 2 * sum(len(unspaced) for unspaced, _ in _RUNS.findall(text)) - len(text)
+    return balance > 0
+
+
+def _texts(example: TextExample) -> tuple[str, ...]:
+    return (example.text,) if example.pair is None else (example.text, example.pair)
 
 
 class Baseline(Protocol):
@@ -92,11 +107,108 @@ class ConstantBaseline:
         return [self.constant] * len(examples)
 
 
+class _Counts(NamedTuple):
+    """How often each text has which terms: one entry for each text and term."""
+
+    rows: Integers
+    terms: Integers
+    counts: Integers
+    n: int  # texts
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """Terms, as columns of a linear model.
+
+    The terms of one training text alone share a column, each with its share of the column's value: under a ridge
+    penalty that is the same model as one with a column for each, with far fewer.
+    """
+
+    by_character: bool
+    numbers: Mapping[str, int]  # term → number
+    rarity: Floats  # (T,) idf
+    columns: Integers  # (T,)
+    shares: Floats  # (T,)
+    width: int  # columns
+
+    @classmethod
+    def fit(cls, examples: Sequence[TextExample]) -> "tuple[_Vocabulary, SparseRows]":
+        """From training examples; and their rows."""
+        by_character = _is_unspaced(chain.from_iterable(map(_texts, examples)))
+        numbers: dict[str, int] = {}
+        found = _count(examples, by_character, lambda term: numbers.setdefault(term, len(numbers)))
+        frequency = np.bincount(found.terms, minlength=len(numbers))
+        order = np.argsort(-frequency, kind="stable")
+        kept = (frequency == 1) & (found.n <= _MOST_ALONE)
+        kept[order[: min(_MOST_SHARED, int((frequency > 1).sum()))]] = True
+        if not kept.all():
+            renumbered = np.cumsum(kept) - 1
+            numbers = {term: int(renumbered[number]) for term, number in numbers.items() if kept[number]}
+            of_kept = kept[found.terms]
+            found = _Counts(found.rows[of_kept], renumbered[found.terms[of_kept]], found.counts[of_kept], found.n)
+            frequency = frequency[kept]
+        rarity = np.log((1 + found.n) / (1 + frequency)) + 1
+        values = _scaled(found, rarity)
+        columns, shares = np.cumsum(frequency > 1) - 1, np.ones(len(frequency))
+        n_shared = int((frequency > 1).sum())
+        alone = frequency[found.terms] == 1
+        row = found.rows[alone]
+        length = np.sqrt(np.bincount(row, values[alone] ** 2, minlength=found.n))
+        columns[found.terms[alone]] = n_shared + row
+        shares[found.terms[alone]] = values[alone] / length[row]
+        # of a text's own terms one entry remains
+        first = np.flatnonzero(alone)[np.unique(row, return_index=True)[1]]
+        values[first] = length[found.rows[first]]
+        left = ~alone
+        left[first] = True
+        vocabulary = cls(by_character, numbers, rarity, columns, shares, n_shared + found.n)
+        return vocabulary, vocabulary._rows(found.rows[left], found.terms[left], values[left], found.n)
+
+    def rows(self, examples: Sequence[TextExample]) -> SparseRows:
+        """(n, width)"""
+        found = _count(examples, self.by_character, self.numbers.get)
+        values = _scaled(found, self.rarity) * self.shares[found.terms]
+        return self._rows(found.rows, found.terms, values, found.n)
+
+    def _rows(self, rows: Integers, terms_of_rows: Integers, values: Floats, n: int) -> SparseRows:
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
+        return SparseRows(self.columns[terms_of_rows], values, offsets, self.width)
+
+
+def _count(examples: Sequence[TextExample], by_character: bool, number_of: Callable[[str], int | None]) -> _Counts:
+    """Terms that have a number."""
+    numbers, counts, sizes = array("i"), array("i"), []
+    for example in examples:
+        before = len(numbers)
+        for term, count in _terms_of(example, by_character).items():
+            if (number := number_of(term)) is not None:
+                numbers.append(number)
+                counts.append(count)
+        sizes.append(len(numbers) - before)
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    return _Counts(rows, np.array(numbers, np.int64), np.array(counts, np.int64), len(sizes))
+
+
+def _terms_of(example: TextExample, by_character: bool) -> Counter[str]:
+    found = [Counter(terms(text, by_character or _is_unspaced([text]))) for text in _texts(example)]
+    if len(found) == 1:
+        return found[0]
+    first, second = found
+    sides = [("1 ", first), ("2 ", second), ("= ", first & second)]
+    return Counter({side + term: n for side, found in sides for term, n in found.items()})
+
+
+def _scaled(found: _Counts, rarity: Floats) -> Floats:
+    """Counts times idf, each text scaled to length 1."""
+    values = found.counts * rarity[found.terms]
+    length = np.sqrt(np.bincount(found.rows, values**2, minlength=found.n))
+    return values / length[found.rows]
+
+
 @dataclass(frozen=True)
 class TextBaseline:
     task: TextTask
-    numbers: Mapping[str, int]  # term → column
-    rarity: Floats  # (F,) idf
+    vocabulary: _Vocabulary
     linear: LinearMap
     thresholds: Floats  # (L,) of the scores, where a label is given or not
     key: str = "tf-idf"
@@ -107,46 +219,30 @@ class TextBaseline:
 
     @classmethod
     def fit(cls, task: TextTask, examples: Sequence[TextExample]) -> "TextBaseline":
-        found = [_columns(example) for example in examples]
-        frequency = Counter(chain.from_iterable(found))
-        kept = [term for term, _ in frequency.most_common(_MOST_COLUMNS)]
-        numbers = {term: number for number, term in enumerate(kept)}
-        rarity = np.log((1 + len(found)) / (1 + np.array([frequency[term] for term in kept], np.float64))) + 1
-        rows = _rows(found, numbers, rarity)
+        vocabulary, rows = _Vocabulary.fit(examples)
         targets = linear_targets(task, examples)
-        linear = fit_linear(rows, targets, _STRENGTH, tolerance=_TOLERANCE)
+        # two columns of a softmax with twice the penalty are one column of a sigmoid
+        strength = _STRENGTH * 2 if isinstance(targets, Classes) and targets.outputs == 2 else _STRENGTH
+        unit = 2 / math.sqrt(max(1, len(examples)))
+        linear = fit_linear(rows, targets, strength, tolerance=_TOLERANCE, bias_unit=unit)
         thresholds = np.zeros(task.outputs)
-        if task.fits_thresholds and len(found) > 1:  # by scores of examples that the fit did not use
-            fold = fold_numbers([""] * len(found), min(_FOLDS, len(found)), 0)
-            (scores,) = held_out_scores(rows, targets, [_STRENGTH], fold, tolerance=_TOLERANCE)
+        if task.fits_thresholds and len(examples) > 1:  # by scores of examples that the fit did not use
+            fold = fold_numbers([""] * len(examples), min(_FOLDS, len(examples)), 0)
+            (scores,) = held_out_scores(rows, targets, [strength], fold, tolerance=_TOLERANCE, bias_unit=unit)
             best = best_threshold_f1(1 / (1 + np.exp(-scores)), task.targets(examples).numpy() > 0.5)
             thresholds = np.log(best) - np.log1p(-np.minimum(best, 1 - 1e-12))
-        return cls(task, numbers, rarity, linear, thresholds)
+        return cls(task, vocabulary, linear, thresholds)
+
+    def scores(self, examples: Sequence[TextExample]) -> Floats:
+        """(n, L)"""
+        return self.linear.scores(self.vocabulary.rows(examples))
 
     def answer(self, examples: Sequence[TextExample]) -> list[PlainAnswer]:
-        scores = self.linear.scores(_rows(map(_columns, examples), self.numbers, self.rarity))  # (n, L)
+        scores = self.scores(examples)
         if self.task.kind == "multi":
             said = scores >= self.thresholds
             return [PlainAnswer(labels=tuple(self.task.labels[n] for n in np.flatnonzero(row))) for row in said]
         return [PlainAnswer(label=self.task.labels[n]) for n in scores.argmax(1).tolist()]
-
-
-def _rows(found: Iterable[Counter[str]], numbers: Mapping[str, int], rarity: Floats) -> SparseRows:
-    """tf-idf with 1 + ln of the counts, scaled to length 1."""
-    columns: list[int] = []
-    counts: list[int] = []
-    sizes: list[int] = []
-    for terms_of_text in found:
-        known = [(numbers[term], n) for term, n in terms_of_text.items() if term in numbers]
-        columns += [column for column, _ in known]
-        counts += [n for _, n in known]
-        sizes.append(len(known))
-    place = np.array(columns, np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    values = (1 + np.log(np.array(counts, np.float64))) * rarity[place]
-    row = np.repeat(np.arange(len(sizes)), sizes)
-    length = np.sqrt(np.bincount(row, values**2, minlength=len(sizes)))
-    return SparseRows(place, values / np.maximum(length[row], 1e-12), offsets, max(1, len(rarity)))
 
 
 @dataclass(frozen=True)

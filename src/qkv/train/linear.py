@@ -225,23 +225,28 @@ def fit_linear(
     start: LinearMap | None = None,
     intercept: bool = True,
     tolerance: float = _TOLERANCE,
+    bias_unit: float = 1.0,
 ) -> LinearMap:
-    """The minimum for this λ; `start` is a guess."""
+    """The minimum for this λ; `start` is a guess.
+
+    L-BFGS counts b in `bias_unit`. The column of ones that b belongs to has length √n: where the columns of the rows
+    are much shorter, a unit of about 1/√n saves iterations.
+    """
     columns, outputs = rows.shape[1], targets.outputs
     cut = columns * outputs
 
     def objective(flat: Floats) -> tuple[float, Floats]:
-        weight, bias = flat[:cut].reshape(columns, outputs), flat[cut:]
+        weight, bias = flat[:cut].reshape(columns, outputs), flat[cut:] * bias_unit
         losses, gradient = targets.losses(rows.times(weight) + bias)
         down = rows.transposed_times(gradient) + strength * weight
         return (
             float(losses.sum() + strength / 2 * (weight**2).sum()),
-            np.concatenate([down.reshape(-1), gradient.sum(0) if intercept else np.zeros(outputs)]),
+            np.concatenate([down.reshape(-1), gradient.sum(0) * bias_unit if intercept else np.zeros(outputs)]),
         )
 
-    first = np.zeros(cut + outputs) if start is None else np.concatenate([start.weight.reshape(-1), start.bias])
-    found = minimise(objective, first, tolerance)
-    return LinearMap(found[:cut].reshape(columns, outputs), found[cut:])
+    guess = LinearMap(np.zeros((columns, outputs)), np.zeros(outputs)) if start is None else start
+    found = minimise(objective, np.concatenate([guess.weight.reshape(-1), guess.bias / bias_unit]), tolerance)
+    return LinearMap(found[:cut].reshape(columns, outputs), found[cut:] * bias_unit)
 
 
 def minimise(
@@ -350,6 +355,7 @@ def held_out_scores(
     fold: Integers,
     intercept: bool = True,
     tolerance: float = _TOLERANCE,
+    bias_unit: float = 1.0,
 ) -> Iterator[Floats]:
     """(n, L) for each λ, in the given order: each row is scored by the fit on the other folds, which starts from its
     weights at the λ before."""
@@ -360,7 +366,7 @@ def held_out_scores(
     for strength in strengths:
         scores = np.empty((len(fold), targets.outputs))
         for place, (train, wanted, held_out, chosen) in enumerate(splits):
-            before[place] = fitted = fit_linear(train, wanted, strength, before[place], intercept, tolerance)
+            before[place] = fitted = fit_linear(train, wanted, strength, before[place], intercept, tolerance, bias_unit)
             scores[chosen] = fitted.scores(held_out)
         yield scores
 

@@ -28,9 +28,86 @@ TRAIN = [TextExample(f"{word} 手机", label=label) for label, words in WORDS.it
 
 
 def test_words_and_characters_by_script() -> None:
-    assert terms("I can't 退款😀 ＡＢＣ") == ["i", "can't", "i can't", "退", "款", "退款", "abc"]
-    assert terms("") == [] and terms("…！") == []
-    assert "ありが" in terms("ありがとう") and "한국어" in terms("한국어 좋아")
+    assert terms("I can't 退款😀 ＡＢＣ", False) == ["can", "退", "款", "退款", "ａｂｃ"]
+    assert terms("", False) == [] and terms("…！", False) == [] and terms("", True) == []
+    assert "ありが" in terms("ありがとう", False) and "한국어" in terms("한국어 좋아", False)
+    assert terms("A \n好", True) == ["a", " ", "好", "a ", " 好", "a 好"]
+
+
+ENGLISH = {
+    "ask": ["Where's my order? I can't see it", "How do I get a refund?", "What does it cost, and when?", "Is it new?"],
+    "say": ["I've got my order, thanks", "The refund is here.", "It costs 12.50 a month", "it is a new one, it is"],
+    "do": ["Send me the order", "Please cancel it: now", "Give the refund to me", "Stop it!"],
+}
+CHINESE = {
+    "问": ["订单到哪里了？我看不到", "怎么退款？", "这个多少钱，什么时候到？", "是新的吗？"],
+    "说": ["订单收到了，谢谢。", "退款  已经到了。", "每月 12.50 元", "是新的，新的好"],
+    "做": ["请把订单发给我！", "请取消：现在", "把退款给我 OK", "停下！"],
+}
+
+
+def _examples(texts: dict[str, list[str]]) -> list[TextExample]:
+    return [TextExample(text, label=label) for label, found in texts.items() for text in found]
+
+
+@pytest.mark.parametrize("outputs", [2, 3])
+@pytest.mark.parametrize(
+    ("texts", "asked", "form"),
+    [
+        (
+            ENGLISH,
+            ["When does the order come?", "It is a refund", "Cancel my order", "Zebra", "I"],
+            {"ngram_range": (1, 2)},
+        ),
+        (
+            CHINESE,
+            ["订单什么时候到？", "收到了。", "取消订单！", "OK", "龘"],
+            {"analyzer": "char", "ngram_range": (1, 3)},
+        ),
+    ],
+)
+def test_the_recipe_is_that_of_scikit_learn(
+    texts: dict[str, list[str]], asked: list[str], form: dict[str, Any], outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without punctuation and with the logarithm of counts it was up to ten points below."""
+    text: Any = pytest.importorskip("sklearn.feature_extraction.text")
+    linear: Any = pytest.importorskip("sklearn.linear_model")
+    monkeypatch.setattr(baselines, "_TOLERANCE", 1e-7)
+    train = _examples(dict([*texts.items()][:outputs]))
+    labels = tuple(sorted({str(one.label) for one in train}))
+    own = TextBaseline.fit(SingleLabel(labels, BEFORE_POOLING, False), train)
+    vectors = text.TfidfVectorizer(**form)
+    peer = linear.LogisticRegression(C=10, tol=1e-9, max_iter=10_000)
+    peer.fit(vectors.fit_transform([one.text for one in train]), [one.label for one in train])
+    assert set(own.vocabulary.numbers) == set(vectors.vocabulary_)
+    idf = {term: own.vocabulary.rarity[number] for term, number in own.vocabulary.numbers.items()}
+    assert idf == pytest.approx({term: vectors.idf_[number] for term, number in vectors.vocabulary_.items()})
+    every = [*(one.text for one in train), *asked]
+    scores = np.exp(own.scores([TextExample(one) for one in every]))
+    wanted = peer.predict_proba(vectors.transform(every))
+    np.testing.assert_allclose(scores / scores.sum(1, keepdims=True), wanted, atol=1e-5)
+
+
+def test_the_most_frequent_terms_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of many texts, none that one text has alone."""
+    task, examples = SingleLabel(("ask", "do", "say"), BEFORE_POOLING, False), _examples(ENGLISH)
+    whole = TextBaseline.fit(task, examples).vocabulary.numbers
+    monkeypatch.setattr(baselines, "_MOST_SHARED", 3)
+    fewer = TextBaseline.fit(task, examples).vocabulary
+    assert fewer.width == 3 + len(examples) and {"it", "order", "refund", "cancel"} <= set(fewer.numbers)
+    assert "my order" in whole and "my order" not in fewer.numbers
+    monkeypatch.setattr(baselines, "_MOST_ALONE", 5)
+    found = TextBaseline.fit(task, examples)
+    assert set(found.vocabulary.numbers) == {"it", "order", "refund"} and len(found.answer(examples)) == len(examples)
+
+
+def test_texts_of_two_scripts_are_cut_by_their_own() -> None:
+    mixed = TextBaseline.fit(
+        SingleLabel(("a", "b"), BEFORE_POOLING, False),
+        [TextExample("好，很好。", label="a"), TextExample("The phone of 小米 is a very good one", label="b")],
+    )
+    found = mixed.vocabulary.numbers
+    assert not mixed.vocabulary.by_character and {"，很", "very good", "小米"} <= set(found) and "v" not in found
 
 
 def test_tf_idf_answers_texts_it_has_not_seen() -> None:
@@ -47,9 +124,9 @@ def test_several_labels_and_pairs() -> None:
     said = TextBaseline.fit(several, examples).answer([TextExample("slow and rude"), TextExample("fine")])
     assert [set(one.labels) for one in said] == [{"slow", "rude"}, set()]
     pairs = SingleLabel(("no", "yes"), BEFORE_POOLING, True)
-    same = [TextExample(word, word, "yes") for word in "abcdefgh"] + [
-        TextExample(one, other, "no") for one, other in zip("abcdefgh", "bcdefgha", strict=True)
-    ]
+    words = [letter * 2 for letter in "abcdefgh"]
+    same = [TextExample(word, word, "yes") for word in words]
+    same += [TextExample(one, other, "no") for one, other in zip(words, [*words[1:], words[0]], strict=True)]
     assert [one.label for one in TextBaseline.fit(pairs, same).answer(same)] == [one.label for one in same]
 
 
