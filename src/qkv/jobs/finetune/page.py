@@ -30,6 +30,7 @@ from qkv.jobs.finetune.tables import (
     length_table,
     score_sections,
 )
+from qkv.metrics.calibration import FEWEST_EXAMPLES
 from qkv.report.bilingual import SPACE, Phrase, Words, duration, parameter_count, percent
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
@@ -98,7 +99,10 @@ def _by_itself(facts: CalibrationFacts) -> Iterator[Figure]:
         return
     target = percent(facts.target, 0)
     label = Phrase(f"Answered automatically at {target} precision", f"精确率 {target} 时自动作答的比例")
-    yield Figure(label, percent(facts.answered or 0.0, 0), note, Gauge(0, 1, facts.answered or 0.0))
+    if facts.answers < FEWEST_EXAMPLES:
+        yield Figure(label, "–", note)
+    else:
+        yield Figure(label, percent(facts.answered or 0.0, 0), note, Gauge(0, 1, facts.answered or 0.0))
 
 
 def _trust(facts: CalibrationFacts) -> Iterator[Figure]:
