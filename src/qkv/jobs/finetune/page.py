@@ -236,12 +236,16 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
     said = tuple(finetune_remarks(facts))
     if said:
         yield Remarks(Phrase("Remarks", "结果分析"), said)
-    calibration, scored = facts.calibration, facts.scored
+    calibration = facts.calibration
+    part, scored, _ = facts.parts[0]
     if scored.per_label:
         thresholds = calibration.thresholds if calibration is not None else {}
-        yield label_table(scored.per_label, facts.train.labels, thresholds, task_words(facts.task, facts.kind).counts)
+        counts = task_words(facts.task, facts.kind).counts
+        yield label_table(scored.per_label, facts.train.labels, thresholds, counts, part)
     if scored.confusion is not None and len(scored.confusion_labels) > 1:
-        yield Confusion(Phrase("Confusion matrix", "混淆矩阵"), scored.confusion, scored.confusion_labels)
+        where = PART_NAMES[part]
+        title = Phrase(f"Confusion matrix ({where.en})", f"混淆矩阵（{where.zh}）")
+        yield Confusion(title, scored.confusion, scored.confusion_labels)
     if facts.numbers is not None and len(facts.numbers):
         yield _scatter(facts.numbers)
     if calibration is not None and (calibration.before or calibration.after):

@@ -188,7 +188,7 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_never_answered(scored.per_label),
         remark_not_in_dev(facts.train.labels, scored.per_label),
         remark_few_examples(facts.train.labels, scored.per_label),
-        remark_most_confused(scored.confusion, scored.confusion_labels),
+        remark_most_confused(facts.parts[0].scored.confusion, facts.parts[0].scored.confusion_labels),
         remark_long_texts(facts.by_length),
         remark_wrong_labels(facts.confident_errors),
         remark_bias(facts.numbers),
