@@ -54,7 +54,7 @@ def print_labelled(report: "LabelledReport") -> None:
     if (unknown := report.unknown) is not None:
         shown = f" in {unknown.n_affected:,} examples: {unknown.examples}" if unknown.n_unknown else ""
         rows.append(("unknown tokens", f"{unknown.n_unknown:,} of {unknown.n_tokens:,} ({unknown.share:.1%}){shown}"))
-        rows += [("", unknown.remedy)] if unknown.is_notable else []
+        rows += [("", unknown.remedy())] if unknown.is_notable else []
     if report.numbers is not None:
         rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
     print_facts(rows)

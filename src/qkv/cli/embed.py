@@ -209,7 +209,7 @@ def embed_texts(
 
         if out is not None and len(file) == 1 and _has_rows(file[0], text, out):
             _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json, unknown)
-            warn_unknown(unknown.facts())
+            warn_unknown(unknown.facts(), model)
             return
         say_encodings(file)
     number, stream = _open_texts(texts or [], file or [], lacks, skip_empty, text)
@@ -221,7 +221,7 @@ def embed_texts(
         _to_json(loaded, stream, how, unknown)
     else:
         _show_similarities(loaded, stream, how, unknown)
-    warn_unknown(unknown.facts())
+    warn_unknown(unknown.facts(), model)
 
 
 def _open_texts(

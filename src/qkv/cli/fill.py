@@ -36,7 +36,7 @@ def fill_blanks(
     blanks = loaded.fill(text, k)
     from qkv.cli.terminal import bar, print_json, print_table
 
-    _warn_unknown(loaded, [text], blanks[0].n_unknown, blanks[0].n_tokens - 2 - len(blanks))
+    _warn_unknown(loaded, model, [text], blanks[0].n_unknown, blanks[0].n_tokens - 2 - len(blanks))
     if as_json:
         found = [{key: value for key, value in asdict(blank).items() if not key.startswith("n_")} for blank in blanks]
         sizes = {"n_tokens": blanks[0].n_tokens, "n_windows": blanks[0].n_windows, "n_unknown": blanks[0].n_unknown}
@@ -78,7 +78,8 @@ def score_next_sentence(
     found = loaded.next_sentence(first, second)
     from qkv.cli.terminal import bar, print_json, print_table
 
-    _warn_unknown(loaded, [first, second], found.n_unknown, found.n_tokens - loaded.tokenizer.marks.around_pair)
+    n_tokens = found.n_tokens - loaded.tokenizer.marks.around_pair
+    _warn_unknown(loaded, model, [first, second], found.n_unknown, n_tokens)
     if as_json:
         print_json({"first": first, "second": second, **asdict(found)})
         return
@@ -86,13 +87,13 @@ def score_next_sentence(
     print_table(["", "", ""], [[translate(name), f"{share:.1%}", bar(share, 16)] for name, share in rows], right=(1,))
 
 
-def _warn_unknown(model: "Model", texts: list[str], n_unknown: int, n_tokens: int) -> None:
+def _warn_unknown(model: "Model", name: str, texts: list[str], n_unknown: int, n_tokens: int) -> None:
     from qkv.cli.terminal import warn_unknown
     from qkv.text.unknown import UnknownCounter
 
     counter = UnknownCounter(model.tokenizer)
     counter.add(texts, n_unknown, n_tokens)
-    warn_unknown(counter.facts())
+    warn_unknown(counter.facts(), name)
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:

@@ -134,7 +134,12 @@ TextColumn = Annotated[str | None, _column("text", "the text")]
 PairColumn = Annotated[str | None, _column("pair", "the second text")]
 LabelColumn = Annotated[str | None, _column("label", "the label")]
 GroupColumn = Annotated[
-    str | None, _column("group", "the group; a group is never split between training and development set")
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="COLUMN",
+        help="Column of the group; a group is never split between training and development set.",
+    ),
 ]
 QuestionColumn = Annotated[str | None, _column("question", "the question")]
 ContextColumn = Annotated[str | None, _column("context", "the passage")]
@@ -142,7 +147,11 @@ AnswerColumn = Annotated[str | None, _column("answer", "the answer")]
 ChoicesColumn = Annotated[str | None, _column("choices", "the choices")]
 WeightColumn = Annotated[
     str | None,
-    _column("weight", "the weight of each training example in the loss (classify, tag); scores count all alike"),
+    typer.Option(
+        "--weight",
+        metavar="COLUMN",
+        help="Column of the weight of each training example in the loss (classify, tag); scores count all alike.",
+    ),
 ]
 FormatOption = Annotated[
     str | None,

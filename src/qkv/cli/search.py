@@ -114,7 +114,7 @@ def build_index(
         say(f'Now ask: qkv search {"./index" if str(out) == "index" else out} "a question"')
     if built.n_left_out:
         say(f"note: texts without a vector, which are left out: {built.n_left_out:,} ({'; '.join(built.left_out)})")
-    warn_unknown(unknown.facts())
+    warn_unknown(unknown.facts(), model)
 
 
 def _say_notes(source: "Files") -> None:

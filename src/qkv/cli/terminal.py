@@ -49,9 +49,9 @@ def say_encodings(files: Iterable[str | Path]) -> None:
             say(f"{file}: {note}")
 
 
-def warn_unknown(unknown: "UnknownFacts") -> None:
+def warn_unknown(unknown: "UnknownFacts", model: str = "MODEL") -> None:
     """One line about tokens that the model does not know, where they are more than a few."""
-    if said := unknown.describe():
+    if said := unknown.describe(model):
         say(f"note: {said}")
 
 

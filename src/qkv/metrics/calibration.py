@@ -20,7 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from qkv.metrics.intervals import FloatArray, IntegerArray
 
 LOWEST, HIGHEST, STEPS = 0.05, 20.0, 33
-FEWEST_EXAMPLES = 20  # minimum number of answers above an abstention threshold
+FEWEST_EXAMPLES = 50
+"""Minimum number of answers above an abstention threshold. The 95 % interval of 48 right of 50 begins at 87 %; that of
+19 of 20, the same share, at 76 %, which is no support for a target of 95 %."""
 
 
 @dataclass(frozen=True)

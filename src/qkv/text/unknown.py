@@ -8,11 +8,13 @@ Byte-level vocabularies (GPT-2, RoBERTa) spell everything and have no unknown to
 """
 
 import re
+import shlex
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import tokenizers
@@ -75,6 +77,12 @@ def _knows(tokenizer: _Vocabulary, text: str) -> bool:
     return tokenizer.unknown_id not in tokenizer.encode_ids([text])[0]
 
 
+def _reads(tokenizer: _Vocabulary, text: str) -> bool:
+    """As `_knows`, and there is something to know: the joiner inside 👨‍👩‍👧 has no token at all."""
+    ids = tokenizer.encode_ids([text])[0]
+    return bool(ids) and tokenizer.unknown_id not in ids
+
+
 @dataclass(frozen=True)
 class UnknownFacts:
     n_texts: int
@@ -103,19 +111,23 @@ class UnknownFacts:
         shown = [(what if len(what) <= _LONGEST else what[: _LONGEST - 1] + "…", count) for what, count in found]
         return ", ".join(f"{what} ({count:,})" if count > 1 else what for what, count in shown)
 
-    @property
-    def remedy(self) -> str:
+    def remedy(self, model: str = "MODEL") -> str:
         """What to do about them, in one sentence."""
+        if model.startswith("scratch:"):  # no folder that could be converted
+            model = "MODEL"
+        command = f"qkv convert {shlex.quote(model)} NEW --fold {','.join(self.folds)}"
+        if "simplified" in self.folds and find_spec("opencc") is None:
+            return f"A copy that knows more of them, once pip install 'qkv[zh]' was run: {command}."
         if self.folds:
-            return f"A copy that knows more of them: qkv convert MODEL NEW --fold {','.join(self.folds)}."
+            return f"A copy that knows more of them: {command}."
         return "A model with another vocabulary may know them."
 
-    def describe(self) -> str | None:
+    def describe(self, model: str = "MODEL") -> str | None:
         """Two sentences where it matters; None where nearly everything is known.
 
-        >>> print(UnknownFacts(2, 30, 3, 1, 1, {"這": 2, "Ａ": 1}, ["width", "simplified"]).describe())
+        >>> print(UnknownFacts(2, 30, 3, 1, 1, {"ok😡": 2, "Ａ": 1}, ["width", "emoji"]).describe("qkv-mini"))
         3 of 30 tokens (10.0 %) are unknown to the model, in 1 of 2 texts, 1 of them wholly; they stand \
-for: 這 (2), Ａ. A copy that knows more of them: qkv convert MODEL NEW --fold width,simplified.
+for: ok😡 (2), Ａ. A copy that knows more of them: qkv convert qkv-mini NEW --fold width,emoji.
         >>> UnknownFacts(2, 3000, 3, 1, 0, {"嗯": 3}).describe() is None
         True
         """
@@ -126,7 +138,7 @@ for: 這 (2), Ａ. A copy that knows more of them: qkv convert MODEL NEW --fold 
         behind = f"; they stand for: {self.examples}" if self.most_frequent else ""
         return (
             f"{self.n_unknown:,} of {self.n_tokens:,} tokens ({100 * self.share:.1f} %) are unknown to the model"
-            f"{where}{behind}. {self.remedy}"
+            f"{where}{behind}. {self.remedy(model)}"
         )
 
 
@@ -180,7 +192,7 @@ class UnknownCounter:
             words = (narrow for one in wide if (narrow := one.translate(_NARROW)) != one)
         else:  # the simplified form of each is not asked for, so that no package is needed
             words = ("这个们" for one in self._characters if is_traditional(one))
-        return any(_knows(self._tokenizer, word) for word in words)
+        return any(_reads(self._tokenizer, word) for word in words)
 
 
 def is_traditional(character: str) -> bool:

@@ -136,9 +136,9 @@ def test_coverage_is_thinned_and_keeps_its_ends() -> None:
 
 
 def test_abstaining_by_hand() -> None:
-    """The surest 40 all right, then 10 wrong at 0.6, then 50 right at 0.5: all together 90 of 100."""
-    confidence = np.concatenate([np.linspace(0.7, 0.99, 40), np.full(10, 0.6), np.full(50, 0.5)])
-    right = np.arange(100) // 10 != 4
+    """The surest 80 all right, then 20 wrong at 0.6, then 100 right at 0.5: all together 180 of 200."""
+    confidence = np.concatenate([np.linspace(0.7, 0.99, 80), np.full(20, 0.6), np.full(100, 0.5)])
+    right = np.arange(200) // 20 != 4
     assert abstain_threshold(confidence, right, 0.9) == 0  # nothing to hold back
     assert abstain_threshold(confidence, right, 0.95) == 0.7
     assert abstain_threshold(confidence, right, 0.8) == 0
@@ -146,15 +146,15 @@ def test_abstaining_by_hand() -> None:
 
 
 def test_abstaining_rests_on_enough_answers() -> None:
-    """Nineteen sure and right answers are too few to promise by; one more is enough."""
-    for sure, expected in ((19, None), (20, 0.9)):
+    """Forty-nine sure and right answers are too few to promise by; one more is enough."""
+    for sure, expected in ((49, None), (50, 0.9)):
         confidence = np.concatenate([np.full(sure, 0.9), np.full(60, 0.5)])
         right = np.arange(sure + 60) < sure
         assert abstain_threshold(confidence, right, 0.95) == expected
 
 
 def test_a_target_reached_exactly_is_reached() -> None:
-    for target, n in ((0.95, 20), (0.7, 30), (0.9, 50), (0.99, 100)):
+    for target, n in ((0.95, 60), (0.7, 60), (0.9, 50), (0.99, 100)):
         right = np.arange(n) < round(target * n)
         assert abstain_threshold(np.full(n, 0.8), right, target) == 0
 

@@ -10,7 +10,7 @@ import qkv.text.unknown as unknown
 from qkv.errors import InputError
 from qkv.models.folders.hub import locate
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.unknown import UnknownCounter, count_unknown, find_unknown
+from qkv.text.unknown import UnknownCounter, UnknownFacts, count_unknown, find_unknown
 from qkv.text.vocabulary import half_character
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 
@@ -71,7 +71,17 @@ def test_a_folding_is_proposed_where_it_helps(tokenizer: Tokenizer) -> None:
     chinese = Tokenizer.from_vocabulary([*WORDS, "这", "个", "们", "a"])
     assert folds(chinese, "這") == ["simplified"] and folds(tokenizer, "這") == [], "it knows neither form"
     assert folds(chinese, "ａ") == ["width"] and folds(tokenizer, "ａ") == []
+    assert folds(chinese, "👨\u200d👩\u200d👧") == [], "the joiners alone are left, and they have no token"
     assert folds(chinese, "cat😡") == ["emoji"] and folds(chinese, "😡 cat") == [], "split off already"
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = UnknownFacts(1, 2, 1, 1, 0, {"這": 1}, ["simplified"])
+    monkeypatch.setattr(unknown, "find_spec", lambda name: None)
+    assert facts.remedy("my model").endswith(
+        "pip install 'qkv[zh]' was run: qkv convert 'my model' NEW --fold simplified."
+    )
+    assert "qkv[zh]" not in UnknownFacts(1, 2, 1, 1, 0, {"Ａ": 1}, ["width"]).remedy()
 
 
 def test_a_few_unknown_tokens_are_not_worth_a_line(tokenizer: Tokenizer) -> None:

@@ -222,7 +222,7 @@ def explain_threshold(calibration: Mapping[str, Any]) -> Phrase | None:
         return None
     target, n = percent(calibration["precision_target"], 0), int(calibration["answers"])
     least, answered = calibration["abstain_below"], calibration["answered"]
-    if least is None and n < FEWEST_EXAMPLES:
+    if n < FEWEST_EXAMPLES:  # whatever an older run has stored
         answers = f"{n:,} answer{' is' if n == 1 else 's are'}"
         return Phrase(
             f"{answers} too few to fit an abstention threshold: a person should check every answer.",
@@ -230,8 +230,10 @@ def explain_threshold(calibration: Mapping[str, Any]) -> Phrase | None:
         )
     if least is None:
         return Phrase(
-            f"No threshold reaches {target} precision on {n:,} answers: a person should check every answer.",
-            f"在 {n:,} 个回答上，没有阈值能达到 {target} 的精确率：每个回答都应由人工复核。",
+            f"No threshold reaches {target} precision with {FEWEST_EXAMPLES} of {n:,} answers or more: a person should "
+            "check every answer.",
+            f"{n:,} 个回答中，没有哪个阈值能在保留至少 {FEWEST_EXAMPLES} 个回答时达到 {target} 的精确率："
+            "每个回答都应由人工复核。",
         )
     share, rest = percent(answered, 0), percent(1 - answered, 0)
     if answered >= 0.999:

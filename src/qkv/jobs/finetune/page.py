@@ -30,6 +30,7 @@ from qkv.jobs.finetune.tables import (
     length_table,
     score_sections,
 )
+from qkv.metrics.calibration import FEWEST_EXAMPLES
 from qkv.report.bilingual import SPACE, Phrase, Words, duration, parameter_count, percent
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
@@ -98,7 +99,10 @@ def _by_itself(facts: CalibrationFacts) -> Iterator[Figure]:
         return
     target = percent(facts.target, 0)
     label = Phrase(f"Answered automatically at {target} precision", f"精确率 {target} 时自动作答的比例")
-    yield Figure(label, percent(facts.answered or 0.0, 0), note, Gauge(0, 1, facts.answered or 0.0))
+    if facts.answers < FEWEST_EXAMPLES:
+        yield Figure(label, "–", note)
+    else:
+        yield Figure(label, percent(facts.answered or 0.0, 0), note, Gauge(0, 1, facts.answered or 0.0))
 
 
 def _trust(facts: CalibrationFacts) -> Iterator[Figure]:
@@ -232,12 +236,16 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
     said = tuple(finetune_remarks(facts))
     if said:
         yield Remarks(Phrase("Remarks", "结果分析"), said)
-    calibration, scored = facts.calibration, facts.scored
+    calibration = facts.calibration
+    part, scored, _ = facts.parts[0]
     if scored.per_label:
         thresholds = calibration.thresholds if calibration is not None else {}
-        yield label_table(scored.per_label, facts.train.labels, thresholds, task_words(facts.task, facts.kind).counts)
+        counts = task_words(facts.task, facts.kind).counts
+        yield label_table(scored.per_label, facts.train.labels, thresholds, counts, part)
     if scored.confusion is not None and len(scored.confusion_labels) > 1:
-        yield Confusion(Phrase("Confusion matrix", "混淆矩阵"), scored.confusion, scored.confusion_labels)
+        where = PART_NAMES[part]
+        title = Phrase(f"Confusion matrix ({where.en})", f"混淆矩阵（{where.zh}）")
+        yield Confusion(title, scored.confusion, scored.confusion_labels)
     if facts.numbers is not None and len(facts.numbers):
         yield _scatter(facts.numbers)
     if calibration is not None and (calibration.before or calibration.after):

@@ -188,11 +188,11 @@ def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
         remark_never_answered(scored.per_label),
         remark_not_in_dev(facts.train.labels, scored.per_label),
         remark_few_examples(facts.train.labels, scored.per_label),
-        remark_most_confused(scored.confusion, scored.confusion_labels),
+        remark_most_confused(facts.parts[0].scored.confusion, facts.parts[0].scored.confusion_labels),
         remark_long_texts(facts.by_length),
         remark_wrong_labels(facts.confident_errors),
         remark_bias(facts.numbers),
-        remark_unknown(facts.unknown),
+        remark_unknown(facts.unknown, facts.model),
         remark_dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
         remark_left_out_baseline(facts),
     )
@@ -643,21 +643,21 @@ def remark_dropped(*parts: DataFacts) -> Remark | None:
     )
 
 
-def remark_unknown(unknown: UnknownFacts | None) -> Remark | None:
+def remark_unknown(unknown: UnknownFacts | None, model: str = "MODEL") -> Remark | None:
     """1 % of the tokens of the training texts, or a whole text, are unknown to the vocabulary."""
     if unknown is None or not unknown.is_notable:
         return None
     share, n, texts = percent(unknown.share, 1), unknown.n_unknown, unknown.n_affected
-    wholly = unknown.n_unreadable
+    wholly, remedy = unknown.n_unreadable, unknown.remedy(model or "MODEL")
     en = f", {wholly:,} of them wholly" if wholly else ""
     zh = f"，其中 {wholly:,} 条完全读不懂" if wholly else ""
     return Remark(
         WARNING,
         Phrase(
             f"The model's vocabulary lacks {n:,} tokens ({share}) of the training texts, in {texts:,} texts{en}: "
-            f"{unknown.examples}. It cannot tell these apart. {unknown.remedy}",
+            f"{unknown.examples}. It cannot tell these apart. {remedy}",
             f"训练文本里有 {n:,} 个词元（{share}）不在模型的词表中，涉及 {texts:,} 条文本{zh}：{unknown.examples}。"
-            f"模型无法区分它们。{translate(unknown.remedy, 'zh')}",
+            f"模型无法区分它们。{translate(remedy, 'zh')}",
         ),
     )
 

@@ -310,14 +310,24 @@ def score_sections(facts: FinetuneFacts) -> Iterator[Section]:
             *((_name(name, facts), *(_score(scored, name) for _, scored in parts)) for name in names),
             *_baseline_rows(facts),
         ),
-        note=Phrase(
-            f"The first counts: training was stopped by it. Whiskers are 95{SPACE}% intervals.",
-            f"以第一行为准：训练按它早停。误差线为 95{SPACE}% 区间。",
-        )
-        if len(names) > 1
-        else "",
+        note=_score_note(facts, [scored for _, scored in parts]) if len(names) > 1 else "",
         narrow=True,
     )
+
+
+def _score_note(facts: FinetuneFacts, parts: Sequence[Scored]) -> Phrase:
+    said = [Phrase(f"Whiskers are 95{SPACE}% intervals.", f"误差线为 95{SPACE}% 区间。")]
+    if facts.strength is None:  # a head that was fitted to its optimum was not stopped
+        said.insert(0, Phrase("The first counts: training was stopped by it.", "以第一行为准：训练按它早停。"))
+    drawn = ("macro_f1", "weighted_f1", "f1", "mcc")  # of these, resampling right answers alone gives no interval
+    if any(scored.values.get(name) == 1 for scored in parts for name in drawn if name in scored.intervals):
+        said.append(
+            Phrase(
+                "Where nothing was wrong, F1 and MCC have the interval of accuracy: resampling gives none.",
+                "没有答错时，重抽样得不出区间，F1 和 MCC 借用准确率的区间。",
+            )
+        )
+    return Phrase(" ".join(one.en for one in said), "".join(one.zh for one in said))
 
 
 def _baseline_rows(facts: FinetuneFacts) -> Iterator[tuple[TableCell, ...]]:
@@ -349,9 +359,10 @@ def _score(scored: Scored, name: str) -> TableCell:
 
 
 def label_table(
-    labels: tuple[LabelScore, ...], train: Mapping[str, int], thresholds: Mapping[str, float], unit: Phrase
+    labels: tuple[LabelScore, ...], train: Mapping[str, int], thresholds: Mapping[str, float], unit: Phrase, part: str
 ) -> BarTable:
-    """Weakest first: that is where work pays; `unit` says what is counted."""
+    """Weakest first: that is where work pays; `unit` says what is counted, `part` on what (dev or test)."""
+    where = PART_NAMES[part]
     ordered = sorted(labels, key=lambda one: (one.support == 0, one.f1, one.label))
     many = Phrase("in training", "训练集中")
     headings: list[Words] = [
@@ -365,7 +376,7 @@ def label_table(
     headings += [many] if train else []
     headings += [Phrase("threshold", "阈值")] if thresholds else []
     return BarTable(
-        Phrase("Results by label", "各标签得分"),
+        Phrase(f"Results by label ({where.en})", f"各标签得分（{where.zh}）"),
         tuple(headings),
         tuple(_label_row(one, train, thresholds) for one in ordered),
         note=Phrase(

@@ -190,7 +190,7 @@ def prepare_examples(
         data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
         tell(f"note: {getattr(note, language())}")
-    if unread := find_unknown_tokens(tokenizer, data.train.examples, train).describe():
+    if unread := find_unknown_tokens(tokenizer, data.train.examples, train).describe(config.model):
         tell(f"note: of the training texts {unread}")
     prepared = Prepared(config, opened, data, task, longest, train, dev, transfer, data.notes, weight)
     # says whether the task has classes, and takes weights for them

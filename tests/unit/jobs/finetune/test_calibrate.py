@@ -127,6 +127,8 @@ def test_one_sentence_says_why_there_is_no_threshold() -> None:
     said = [explain_threshold(json.loads(json.dumps(one.to_dict()))) for one in (few, never, some)]
     assert explain_threshold(several.to_dict()) is None, "each label has a threshold of its own"
     assert said[0] and said[1] and said[2]
+    stated = explain_threshold({**few.to_dict(), "answers": 20, "abstain_below": 0.0, "answered": 1.0})
+    assert stated and "20 answers are too few" in stated.en, "19 of 20 may be 76 % as well as 99 %"
     assert "12 answers are too few" in said[0].en and "No threshold reaches 95" in said[1].en
     assert "92" in said[2].en and "自动作答" in said[2].zh
 

@@ -44,8 +44,8 @@ def test_the_order_of_a_classification(tmp_path: Path) -> None:
     assert page.title == "my run" and phrase(page.kind).zh == "微调报告：文本分类"
     assert titles(page) == [
         "Remarks",
-        "Results by label",
-        "Confusion matrix",
+        "Results by label (test)",
+        "Confusion matrix (test)",
         "Calibration",
         "Confident errors",
         "Hardest examples",
@@ -86,7 +86,7 @@ def test_a_folder_without_a_log(tmp_path: Path) -> None:
 
 def test_two_labels_and_one(tmp_path: Path) -> None:
     scored = Scored("accuracy", {"accuracy": 1.0}, {}, 1, confusion=np.array([[1]]), confusion_labels=("a",))
-    page = page_of(tmp_path, replace(classification(), scored=scored))
+    page = page_of(tmp_path, replace(classification(), scored=scored, test_scored=None))
     assert not any(isinstance(one, Confusion) for one in page.sections), "one label is taken for nothing"
 
 
@@ -100,6 +100,7 @@ def test_text_stays_text(tmp_path: Path) -> None:
         transfer=NASTY,
         train=part_of(NASTY, 90, labels),
         scored=replace(facts.scored, per_label=per_label, confusion_labels=labels),
+        test_scored=None,
         baselines=(constant(NASTY, 0.1),),
         hardest=(shown(NASTY, NASTY, NASTY, 0.9, 3, file=NASTY, pair=NASTY),),
         notes=(NASTY,),

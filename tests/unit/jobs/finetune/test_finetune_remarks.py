@@ -236,7 +236,7 @@ def test_answers_by_itself() -> None:
     everything = replace(facts, answered=1.0)
     check(remarks.remark_automation(everything), GOOD, "95", f"{facts.answers:,}")
     few = ((0.9, 0.95, ENOUGH - 1),)
-    check(remarks.remark_automation(replace(everything, before=few, after=few)), NOTE, "95")
+    check(remarks.remark_automation(replace(everything, before=few, after=few)), NOTE, str(ENOUGH - 1))
     tested = scored(0.887, 0.826, 0.928, 150)
     check(remarks.remark_automation(everything, tested), WARNING, "95", "88.7")
     check(remarks.remark_automation(everything, replace(tested, values={"accuracy": 0.96})), GOOD, "95")

@@ -19,11 +19,11 @@ def test_the_weakest_label_first_and_the_unjudged_last() -> None:
         LabelScore("unseen", 0, 0, 0, 0, 2),
         LabelScore("poor", 0.5, 0.2, 0.3, 5, 2),
     )
-    table = label_table(labels, {"good": 90, "poor": 4}, {"good": 0.41}, task_words("classify", "multi").counts)
+    table = label_table(labels, {"good": 90, "poor": 4}, {"good": 0.41}, task_words("classify", "multi").counts, "test")
     assert [row[0] for row in table.rows] == [Label("poor"), Label("good"), Label("unseen")]
     assert table.rows[0][1] == Bar(0.3, "30\u00a0%") and table.rows[0][4:] == ("5", "2", "4", "–")
     assert table.rows[1][-1] == "0.41" and isinstance(table.rows[2][1], Bar) and math.isnan(table.rows[2][1].share)
-    assert len(label_table(labels, {}, {}, task_words("tag", "").counts).headings) == 6
+    assert len(label_table(labels, {}, {}, task_words("tag", "").counts, "dev").headings) == 6
 
 
 def test_scores_of_dev_and_test() -> None:
@@ -34,6 +34,11 @@ def test_scores_of_dev_and_test() -> None:
     assert list(score_sections(choice())) == [] and list(score_sections(nothing())) == [], (
         "one figure stands at the head already"
     )
+    assert "training was stopped" in phrase(table.note).en and "Where nothing was wrong" not in phrase(table.note).en
+    perfect = Scored("accuracy", {"accuracy": 1.0, "mcc": 1.0}, {"accuracy": (0.8, 1.0), "mcc": (0.8, 1.0)}, 16)
+    (table,) = score_sections(replace(classification(), scored=perfect, strength=0.1))
+    assert isinstance(table, BarTable)
+    assert "stopped" not in phrase(table.note).en and "Where nothing was wrong" in phrase(table.note).en
     (table,) = score_sections(regression())
     assert isinstance(table, BarTable)
     error = table.rows[2][1]
