@@ -52,6 +52,8 @@ def test_index_and_ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     assert out == "" and f"{place}: 3 texts, 3 vectors of 32 numbers" in err and f"qkv search {place}" in err
     assert "texts without a vector, which are left out: 1 (notes.txt, line 2 is empty)" in err
     assert err.count("note: bert does not say that it compares sentences: for search take a sentence model") == 1
+    _, err = said(capsys, "search", "index", "table.csv", "--out", str(tmp_path / "table"), "-m", "bert")
+    assert "table.csv: csv, text = 'text'\n" in err
     out, err = said(capsys, "search", place, "猫爱吃鱼", "the cat sat on the mat", "-k", "1")
     assert "1.000" in out and "notes.txt:4" in out and "notes.txt:1" in out and err == ""
     document = json.loads(

@@ -75,7 +75,8 @@ class Record:
 class Files:
     """The texts of files: lines, rows of tables, and documents. Names and columns are checked at once.
 
-    `notes` say how a file is read, where that is not plain: its encoding, its sheet, files that are left out.
+    `notes` say how a file is read, where that is not plain: its encoding, its sheet, the column of its texts, files
+    that are left out.
     """
 
     def __init__(self, given: Sequence[str | Path], column: str | None = None, document: bool = False) -> None:
@@ -107,7 +108,7 @@ class Files:
         self.files.append(path)
         if column is not None or is_table(path) or ".json" in path.name.lower():
             source = self._tables[path] = open_rows(path, column)
-            self._note(path, source.note)
+            self._note(path, source.describe("text"))
         else:
             check_text_file(path)
             self._note(path, encoding_note(path))
