@@ -130,7 +130,8 @@ def test_what_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     assert "The query ' ' is empty" in failed(capsys, "search", "all", " ")
     assert "There is no index al. Did you mean 'all'?" in failed(capsys, "search", "al", "猫")
     assert "bert is not a search index: it has no index.json" in failed(capsys, "search", "bert", "猫")
-    assert "it is a search index already" in failed(capsys, "search", "index", "notes.txt", "-o", "all", "-m", "bert")
+    there = failed(capsys, "search", "index", "notes.txt", "-o", "all", "-m", "bert")
+    assert "all is a search index already: replace it with --overwrite, or give another folder." in there
     assert "it is not a search index" in failed(capsys, "search", "index", "notes.txt", "-o", "bert", "--overwrite")
     (tmp_path / "empty.txt").touch()
     words = ("search", "index", str(tmp_path / "empty.txt"), "-o", str(tmp_path / "x"), "-m", "bert")

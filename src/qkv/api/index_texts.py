@@ -203,16 +203,18 @@ class BuiltIndex:
     notes: list[str] = field(default_factory=list)
 
 
-def check_index_target(out: str | Path, overwrite: bool) -> None:
-    """Raise before the work if an index cannot be written there."""
-    check_replaceable(Path(out), _keeper(overwrite))
+def check_index_target(out: str | Path, overwrite: bool, option: str = "overwrite=True") -> None:
+    """Raise before the work if an index cannot be written there. `option` is how the caller asks to replace one."""
+    check_replaceable(Path(out), _keeper(overwrite, option))
 
 
-def _keeper(overwrite: bool) -> Callable[[Path], str | None]:
+def _keeper(overwrite: bool, option: str = "overwrite=True") -> Callable[[Path], str | None]:
     def _reason_to_keep(folder: Path) -> str | None:
         if not (folder / INDEX_FILE).is_file():
             return "it is not a search index"
-        return None if overwrite else "it is a search index already, and --overwrite was not given"
+        if not overwrite:
+            raise InputError(f"{folder} is a search index already: replace it with {option}, or give another folder.")
+        return None
 
     return _reason_to_keep
 

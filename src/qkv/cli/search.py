@@ -87,7 +87,7 @@ def build_index(
         from qkv.api.search_index import SearchIndex
         from qkv.text.unknown import UnknownCounter
 
-    check_index_target(out, overwrite)
+    check_index_target(out, overwrite, "--overwrite")
     source = Files(files, text, document)
     _say_notes(source)
     loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)

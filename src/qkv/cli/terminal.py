@@ -57,10 +57,12 @@ def warn_unknown(unknown: "UnknownFacts") -> None:
 
 
 def warn_not_for_sentences(model: "Model") -> None:
-    """One line where texts are compared by a model whose folder does not declare a pooling."""
+    """One line where texts are compared by a model whose folder does not declare a pooling; not for word vectors."""
+    from qkv.models.family import ENCODES
     from qkv.models.folders.hub import FOLDER
 
-    if model.opened.sentence.pooling or model.opened.sentence.foreign:
+    sentence, known = model.opened.sentence, model.opened.ability(ENCODES).known
+    if sentence.pooling or sentence.foreign or known is not None:
         return
     shipped = model.opened.path.resolve().parent == FOLDER
     fact = "was not trained to compare sentences" if shipped else "does not say that it compares sentences"

@@ -127,7 +127,7 @@ def test_files_of_every_kind(model: Model, tmp_path: Path) -> None:
     ]
     assert built.built is not None and built.built.n_left_out == 2
     assert built.built.left_out == [f"{tmp_path}/a.txt, line 2 is empty", f"{tmp_path}/b.csv, line 3 is empty"]
-    assert "notes.md" in built.built.notes[0]
+    assert f"{tmp_path}/b.csv: csv, text = '评论'" in built.built.notes and "notes.md" in built.built.notes[-1]
     sources = built.facts["sources"]
     assert [Path(one["file"]).name for one in sources] == ["a.txt", "b.csv", "c.jsonl", "one.txt"]
     for name in names[:3]:
@@ -250,7 +250,7 @@ def test_damaged_folders(model: Model, tmp_path: Path) -> None:
 def test_an_index_is_replaced_only_if_asked(model: Model, tmp_path: Path) -> None:
     place = tmp_path / "index"
     before = SearchIndex.build(["猫"], place, model)
-    with pytest.raises(InputError, match="it is a search index already, and --overwrite was not given"):
+    with pytest.raises(InputError, match="is a search index already: replace it with overwrite=True, or give another folder"):
         SearchIndex.build(["狗"], place, model)
     assert SearchIndex.build(["狗", "鱼"], place, model, overwrite=True)[0].text == "狗"
     assert before.search("猫")[0].text == "猫"  # one that is open stays as it was
