@@ -150,7 +150,9 @@ def _from_python(given: Iterable[Any], column: str | None) -> Iterator[Record]:
         if isinstance(item, str):
             yield Record(item)
             continue
-        row = {str(name): value for name, value in item.items()} if isinstance(item, Mapping) else {"text": item}
+        if not isinstance(item, Mapping):
+            raise InputError(f"Text {number} is of type {type(item).__name__}; a text is a string.")
+        row = {str(name): value for name, value in item.items()}
         names = tuple(row)
         if names not in found:
             found[names] = _text_column(names, column)

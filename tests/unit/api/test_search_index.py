@@ -164,6 +164,7 @@ def test_texts_of_python(model: Model, tmp_path: Path) -> None:
         (["", " \n"], "Text 1 is empty, and so are all 2"),
         ([3], "Text 1 is of type int; a text is a string"),
         ([{"text": 3}], "Text 1 is of type int"),
+        (["猫", None], "Text 2 is of type NoneType; a text is a string"),
         (["猫", "the cat \ud83d"], "half of a surrogate pair"),
         ([{"a": "x", "b": "y"}], "the texts: no column has a usual name for the text; there are 'a', 'b'"),
     ],
@@ -192,6 +193,12 @@ def test_queries_that_cannot_be_asked(index: SearchIndex) -> None:
         index.search("猫", k=0)
     with pytest.raises(InputError, match="Query 2 is of type int"):
         index.search(mixed)
+    nothing: Any = None
+    with pytest.raises(InputError, match="The query is of type NoneType; a query is a string, or a list of strings"):
+        index.search(nothing)
+    for shape in ((2, 7), (32,)):
+        with pytest.raises(InputError, match=r"The vectors have the shape .*; this index wants \(.*, 32\)"):
+            index.nearest(np.ones(shape, np.float32))
     assert len(index.search("猫", k=99)) == len(index)
 
 
@@ -250,7 +257,9 @@ def test_damaged_folders(model: Model, tmp_path: Path) -> None:
 def test_an_index_is_replaced_only_if_asked(model: Model, tmp_path: Path) -> None:
     place = tmp_path / "index"
     before = SearchIndex.build(["猫"], place, model)
-    with pytest.raises(InputError, match="is a search index already: replace it with overwrite=True, or give another folder"):
+    with pytest.raises(
+        InputError, match="is a search index already: replace it with overwrite=True, or give another folder"
+    ):
         SearchIndex.build(["狗"], place, model)
     assert SearchIndex.build(["狗", "鱼"], place, model, overwrite=True)[0].text == "狗"
     assert before.search("猫")[0].text == "猫"  # one that is open stays as it was
