@@ -277,7 +277,8 @@ class _Passages:
 
     def __init__(self, model: Model, size: int, writer: NpyWriter) -> None:
         self._model, self._size, self._writer = model, size, writer
-        self._waiting: deque[int] = deque()  # texts of passages whose vectors are not there yet
+        # passages whose vectors are not there yet: the text, which of its passages, and how many it has
+        self._waiting: deque[tuple[int, int, int]] = deque()
 
     def of(self, texts: Iterable[tuple[int, str]]) -> Iterator[str]:
         for chunk in chunks(texts, TEXTS_PER_CHUNK, lambda one: len(one[1]), CHARACTERS_PER_CHUNK):
@@ -286,17 +287,17 @@ class _Passages:
             edges = np.searchsorted(pieces.examples, np.arange(len(chunk) + 1)).tolist()
             for (number, text), one, (first, last) in zip(chunk, encoded, pairwise(edges), strict=True):
                 spans = cut_passages(text, one, pieces.starts[first:last].tolist(), pieces.ends[first:last].tolist())
-                for start, end in spans:
-                    passage = text[start:end]
-                    if len(spans) > 1 and self._model.lacks(passage) is not None:
-                        continue  # of word vectors: none of its words has one
+                if len(spans) > 1:  # of word vectors: none of the words of a passage may have one
+                    spans = [span for span in spans if self._model.lacks(text[slice(*span)]) is None]
+                for place, (start, end) in enumerate(spans, 1):
                     self._writer.add_rows(np.array([[number, start, end]]))
-                    self._waiting.append(number)
-                    yield passage
+                    self._waiting.append((number, place, len(spans)))
+                    yield text[start:end]
 
-    def texts_done(self, passages: int) -> int:
-        """The number of the last text of which these passages are the next."""
-        return [self._waiting.popleft() for _ in range(passages)][-1]
+    def done(self, passages: int) -> tuple[int, int, int]:
+        """Of the next so many passages: the texts that end with them, and the part of the last text in passages."""
+        number, place, total = [self._waiting.popleft() for _ in range(passages)][-1]
+        return number + (place == total), place, total
 
 
 def _write_vectors(
@@ -318,10 +319,12 @@ def _write_vectors(
         for _, part in embed_parts(model, passages.of(_read_texts(folder)), pooling, True, None, unknown, watch):
             rows.add_rows(part.vectors)
             n_passages += len(part)
-            last = passages.texts_done(len(part)) + 1
-            if progress is not None:
+            last, place, total = passages.done(len(part))
+            if progress is not None and last > done:
                 progress(last - done)
             done = last
+            if watch is not None and place < total:
+                watch(place, total)
         rows.finish()
         spans.finish()
     return n_passages

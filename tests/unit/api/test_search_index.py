@@ -285,6 +285,19 @@ def test_progress_and_passage_sizes(model: Model, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     SearchIndex.build(TEXTS_, tmp_path / "a", model, progress=lambda done, total: seen.append((done, total)))
     assert sum(done for done, _ in seen) == len(TEXTS_) == seen[0][1]
+    read: list[tuple[int, int]] = []
+    long, seen = "the cat is tired . " * 3000, []
+    index = SearchIndex.build(
+        [long, "猫"],
+        tmp_path / "long",
+        model,
+        passage=16,
+        progress=lambda done, total: seen.append((done, total)),
+        watch=lambda done, total: read.append((done, total)),
+    )
+    total = index.facts["n_passages"] - 1
+    assert read == sorted(read) and {one[1] for one in read} == {total} and 0 < read[0][0] < total
+    assert seen == [(0, 2), (2, 2)]  # a text counts when all of its passages are read
     with pytest.raises(InputError, match=r"A passage of 99 tokens is not possible: bert reads 4 … 62 at once"):
         SearchIndex.build(TEXTS_, tmp_path / "b", model, passage=99)
     with pytest.raises(InputError, match="Unknown pooling 'max'"):
