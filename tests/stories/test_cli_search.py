@@ -51,6 +51,9 @@ def test_index_and_ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     out, err = said(capsys, "search", "index", "notes.txt", "--out", place, "-m", "bert")
     assert out == "" and f"{place}: 3 texts, 3 vectors of 32 numbers" in err and f"qkv search {place}" in err
     assert "texts without a vector, which are left out: 1 (notes.txt, line 2 is empty)" in err
+    assert err.count("note: bert does not say that it compares sentences: for search take a sentence model") == 1
+    _, err = said(capsys, "search", "index", "table.csv", "--out", str(tmp_path / "table"), "-m", "bert")
+    assert "table.csv: csv, text = 'text'\n" in err
     out, err = said(capsys, "search", place, "猫爱吃鱼", "the cat sat on the mat", "-k", "1")
     assert "1.000" in out and "notes.txt:4" in out and "notes.txt:1" in out and err == ""
     document = json.loads(
@@ -127,7 +130,8 @@ def test_what_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     assert "The query ' ' is empty" in failed(capsys, "search", "all", " ")
     assert "There is no index al. Did you mean 'all'?" in failed(capsys, "search", "al", "猫")
     assert "bert is not a search index: it has no index.json" in failed(capsys, "search", "bert", "猫")
-    assert "it is a search index already" in failed(capsys, "search", "index", "notes.txt", "-o", "all", "-m", "bert")
+    there = failed(capsys, "search", "index", "notes.txt", "-o", "all", "-m", "bert")
+    assert "all is a search index already: replace it with --overwrite, or give another folder." in there
     assert "it is not a search index" in failed(capsys, "search", "index", "notes.txt", "-o", "bert", "--overwrite")
     (tmp_path / "empty.txt").touch()
     words = ("search", "index", str(tmp_path / "empty.txt"), "-o", str(tmp_path / "x"), "-m", "bert")

@@ -75,7 +75,8 @@ class Record:
 class Files:
     """The texts of files: lines, rows of tables, and documents. Names and columns are checked at once.
 
-    `notes` say how a file is read, where that is not plain: its encoding, its sheet, files that are left out.
+    `notes` say how a file is read, where that is not plain: its encoding, its sheet, the column of its texts, files
+    that are left out.
     """
 
     def __init__(self, given: Sequence[str | Path], column: str | None = None, document: bool = False) -> None:
@@ -107,7 +108,7 @@ class Files:
         self.files.append(path)
         if column is not None or is_table(path) or ".json" in path.name.lower():
             source = self._tables[path] = open_rows(path, column)
-            self._note(path, source.note)
+            self._note(path, source.describe("text"))
         else:
             check_text_file(path)
             self._note(path, encoding_note(path))
@@ -149,7 +150,9 @@ def _from_python(given: Iterable[Any], column: str | None) -> Iterator[Record]:
         if isinstance(item, str):
             yield Record(item)
             continue
-        row = {str(name): value for name, value in item.items()} if isinstance(item, Mapping) else {"text": item}
+        if not isinstance(item, Mapping):
+            raise InputError(f"Text {number} is of type {type(item).__name__}; a text is a string.")
+        row = {str(name): value for name, value in item.items()}
         names = tuple(row)
         if names not in found:
             found[names] = _text_column(names, column)
@@ -202,16 +205,18 @@ class BuiltIndex:
     notes: list[str] = field(default_factory=list)
 
 
-def check_index_target(out: str | Path, overwrite: bool) -> None:
-    """Raise before the work if an index cannot be written there."""
-    check_replaceable(Path(out), _keeper(overwrite))
+def check_index_target(out: str | Path, overwrite: bool, option: str = "overwrite=True") -> None:
+    """Raise before the work if an index cannot be written there. `option` is how the caller asks to replace one."""
+    check_replaceable(Path(out), _keeper(overwrite, option))
 
 
-def _keeper(overwrite: bool) -> Callable[[Path], str | None]:
+def _keeper(overwrite: bool, option: str = "overwrite=True") -> Callable[[Path], str | None]:
     def _reason_to_keep(folder: Path) -> str | None:
         if not (folder / INDEX_FILE).is_file():
             return "it is not a search index"
-        return None if overwrite else "it is a search index already, and --overwrite was not given"
+        if not overwrite:
+            raise InputError(f"{folder} is a search index already: replace it with {option}, or give another folder.")
+        return None
 
     return _reason_to_keep
 
@@ -272,7 +277,8 @@ class _Passages:
 
     def __init__(self, model: Model, size: int, writer: NpyWriter) -> None:
         self._model, self._size, self._writer = model, size, writer
-        self._waiting: deque[int] = deque()  # texts of passages whose vectors are not there yet
+        # passages whose vectors are not there yet: the text, which of its passages, and how many it has
+        self._waiting: deque[tuple[int, int, int]] = deque()
 
     def of(self, texts: Iterable[tuple[int, str]]) -> Iterator[str]:
         for chunk in chunks(texts, TEXTS_PER_CHUNK, lambda one: len(one[1]), CHARACTERS_PER_CHUNK):
@@ -281,17 +287,17 @@ class _Passages:
             edges = np.searchsorted(pieces.examples, np.arange(len(chunk) + 1)).tolist()
             for (number, text), one, (first, last) in zip(chunk, encoded, pairwise(edges), strict=True):
                 spans = cut_passages(text, one, pieces.starts[first:last].tolist(), pieces.ends[first:last].tolist())
-                for start, end in spans:
-                    passage = text[start:end]
-                    if len(spans) > 1 and self._model.lacks(passage) is not None:
-                        continue  # of word vectors: none of its words has one
+                if len(spans) > 1:  # of word vectors: none of the words of a passage may have one
+                    spans = [span for span in spans if self._model.lacks(text[slice(*span)]) is None]
+                for place, (start, end) in enumerate(spans, 1):
                     self._writer.add_rows(np.array([[number, start, end]]))
-                    self._waiting.append(number)
-                    yield passage
+                    self._waiting.append((number, place, len(spans)))
+                    yield text[start:end]
 
-    def texts_done(self, passages: int) -> int:
-        """The number of the last text of which these passages are the next."""
-        return [self._waiting.popleft() for _ in range(passages)][-1]
+    def done(self, passages: int) -> tuple[int, int, int]:
+        """Of the next so many passages: the texts that end with them, and the part of the last text in passages."""
+        number, place, total = [self._waiting.popleft() for _ in range(passages)][-1]
+        return number + (place == total), place, total
 
 
 def _write_vectors(
@@ -313,10 +319,12 @@ def _write_vectors(
         for _, part in embed_parts(model, passages.of(_read_texts(folder)), pooling, True, None, unknown, watch):
             rows.add_rows(part.vectors)
             n_passages += len(part)
-            last = passages.texts_done(len(part)) + 1
-            if progress is not None:
+            last, place, total = passages.done(len(part))
+            if progress is not None and last > done:
                 progress(last - done)
             done = last
+            if watch is not None and place < total:
+                watch(place, total)
         rows.finish()
         spans.finish()
     return n_passages

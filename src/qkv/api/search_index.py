@@ -324,6 +324,8 @@ class SearchIndex:
         regressor): it orders the nearest `candidates` anew. `exact` leaves the graph of an approximate index aside.
         With `passages` each passage of a text is a hit of its own, instead of the nearest one alone.
         """
+        if not isinstance(query, Iterable):
+            raise InputError(f"The query is of type {type(query).__name__}; a query is a string, or a list of strings.")
         queries = [query] if isinstance(query, str) else list(query)
         if k < 1:
             raise InputError(f"k must be 1 or more, not {k}.")
@@ -354,6 +356,12 @@ class SearchIndex:
     ) -> list[list[tuple[float, int]]]:
         """For vectors (Q, D) of unit length: the similarities of the k nearest passages, and their rows in
         vectors.npy; without `passages` the nearest one of a text alone."""
+        width = self._vectors.shape[1]
+        if np.ndim(vectors) != 2 or np.shape(vectors)[1] != width:
+            raise InputError(
+                f"The vectors have the shape {np.shape(vectors)}; this index wants (number of vectors, {width})."
+            )
+        vectors = np.asarray(vectors, np.float32)
         by_text = not passages and len(self._vectors) > len(self)
         graph = None if exact else self._graph
         if graph is not None:

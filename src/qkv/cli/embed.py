@@ -318,7 +318,7 @@ def _show_similarities(model: "Model", texts: Iterable[str], how: How, unknown: 
     from itertools import islice
 
     from qkv.api.embed_files import add_unknown
-    from qkv.cli.terminal import similarity_table
+    from qkv.cli.terminal import similarity_table, warn_not_for_sentences
 
     few = list(islice(texts, _FEW + 1))
     if len(few) > _FEW:
@@ -332,6 +332,7 @@ def _show_similarities(model: "Model", texts: Iterable[str], how: How, unknown: 
         write(f"{model.config.width} numbers: {start}, …")
     else:
         similarity_table(few, found.similarity().tolist())
+        warn_not_for_sentences(model)
     _remark(found)
 
 

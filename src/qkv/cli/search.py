@@ -27,6 +27,7 @@ from qkv.text.messages import translate
 
 if TYPE_CHECKING:
     from qkv.api.index_texts import Files
+    from qkv.api.model import Model
     from qkv.api.search_index import Hit, Hits, SearchIndex
 
 _HITS = 10
@@ -86,7 +87,7 @@ def build_index(
         from qkv.api.search_index import SearchIndex
         from qkv.text.unknown import UnknownCounter
 
-    check_index_target(out, overwrite)
+    check_index_target(out, overwrite, "--overwrite")
     source = Files(files, text, document)
     _say_notes(source)
     loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
@@ -100,7 +101,7 @@ def build_index(
             pooling=pooling,
             approximate=approximate,
             overwrite=overwrite,
-            progress=_show_progress(stack),
+            progress=_show_progress(stack, loaded),
             unknown=unknown,
             watch=say_windows(),
         )
@@ -124,14 +125,15 @@ def _say_notes(source: "Files") -> None:
         say(translate(note))
 
 
-def _show_progress(stack: ExitStack) -> Callable[[int, int], None]:
-    """Progress whose total is known when the texts have been read."""
-    from qkv.cli.terminal import Advance, progress
+def _show_progress(stack: ExitStack, model: "Model") -> Callable[[int, int], None]:
+    """Progress whose total is known when the texts have been read; a note on the model comes before."""
+    from qkv.cli.terminal import Advance, progress, warn_not_for_sentences
 
     shown: list[Advance] = []
 
     def advance(done: int, total: int) -> None:
         if not shown:
+            warn_not_for_sentences(model)
             shown.append(stack.enter_context(progress("texts", total)))
         shown[0](done)
 

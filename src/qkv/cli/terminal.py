@@ -21,6 +21,7 @@ from rich.text import Text
 from qkv.text.messages import language, translate, translate_at, write
 
 if TYPE_CHECKING:
+    from qkv.api.model import Model
     from qkv.data.batch import Watch
     from qkv.data.labelled.examples import Example
     from qkv.text.unknown import UnknownFacts
@@ -53,6 +54,22 @@ def warn_unknown(unknown: "UnknownFacts", model: str = "MODEL") -> None:
     """One line about tokens that the model does not know, where they are more than a few."""
     if said := unknown.describe(model):
         say(f"note: {said}")
+
+
+def warn_not_for_sentences(model: "Model") -> None:
+    """One line where texts are compared by a model whose folder does not declare a pooling; not for word vectors."""
+    from qkv.models.family import ENCODES
+    from qkv.models.folders.hub import FOLDER
+
+    sentence, known = model.opened.sentence, model.opened.ability(ENCODES).known
+    if sentence.pooling or sentence.foreign or known is not None:
+        return
+    shipped = model.opened.path.resolve().parent == FOLDER
+    fact = "was not trained to compare sentences" if shipped else "does not say that it compares sentences"
+    say(
+        f"note: {model.name} {fact}: for search take a sentence model (--model; `qkv demo --weights` prints MiniLM's "
+        "folder), or train one: qkv train embed."
+    )
 
 
 def print_json(document: Any) -> None:

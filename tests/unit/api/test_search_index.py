@@ -127,7 +127,7 @@ def test_files_of_every_kind(model: Model, tmp_path: Path) -> None:
     ]
     assert built.built is not None and built.built.n_left_out == 2
     assert built.built.left_out == [f"{tmp_path}/a.txt, line 2 is empty", f"{tmp_path}/b.csv, line 3 is empty"]
-    assert "notes.md" in built.built.notes[0]
+    assert f"{tmp_path}/b.csv: csv, text = '评论'" in built.built.notes and "notes.md" in built.built.notes[-1]
     sources = built.facts["sources"]
     assert [Path(one["file"]).name for one in sources] == ["a.txt", "b.csv", "c.jsonl", "one.txt"]
     for name in names[:3]:
@@ -164,6 +164,7 @@ def test_texts_of_python(model: Model, tmp_path: Path) -> None:
         (["", " \n"], "Text 1 is empty, and so are all 2"),
         ([3], "Text 1 is of type int; a text is a string"),
         ([{"text": 3}], "Text 1 is of type int"),
+        (["猫", None], "Text 2 is of type NoneType; a text is a string"),
         (["猫", "the cat \ud83d"], "half of a surrogate pair"),
         ([{"a": "x", "b": "y"}], "the texts: no column has a usual name for the text; there are 'a', 'b'"),
     ],
@@ -192,6 +193,12 @@ def test_queries_that_cannot_be_asked(index: SearchIndex) -> None:
         index.search("猫", k=0)
     with pytest.raises(InputError, match="Query 2 is of type int"):
         index.search(mixed)
+    nothing: Any = None
+    with pytest.raises(InputError, match="The query is of type NoneType; a query is a string, or a list of strings"):
+        index.search(nothing)
+    for shape in ((2, 7), (32,)):
+        with pytest.raises(InputError, match=r"The vectors have the shape .*; this index wants \(.*, 32\)"):
+            index.nearest(np.ones(shape, np.float32))
     assert len(index.search("猫", k=99)) == len(index)
 
 
@@ -250,7 +257,9 @@ def test_damaged_folders(model: Model, tmp_path: Path) -> None:
 def test_an_index_is_replaced_only_if_asked(model: Model, tmp_path: Path) -> None:
     place = tmp_path / "index"
     before = SearchIndex.build(["猫"], place, model)
-    with pytest.raises(InputError, match="it is a search index already, and --overwrite was not given"):
+    with pytest.raises(
+        InputError, match="is a search index already: replace it with overwrite=True, or give another folder"
+    ):
         SearchIndex.build(["狗"], place, model)
     assert SearchIndex.build(["狗", "鱼"], place, model, overwrite=True)[0].text == "狗"
     assert before.search("猫")[0].text == "猫"  # one that is open stays as it was
@@ -276,6 +285,19 @@ def test_progress_and_passage_sizes(model: Model, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     SearchIndex.build(TEXTS_, tmp_path / "a", model, progress=lambda done, total: seen.append((done, total)))
     assert sum(done for done, _ in seen) == len(TEXTS_) == seen[0][1]
+    read: list[tuple[int, int]] = []
+    long, seen = "the cat is tired . " * 3000, []
+    index = SearchIndex.build(
+        [long, "猫"],
+        tmp_path / "long",
+        model,
+        passage=16,
+        progress=lambda done, total: seen.append((done, total)),
+        watch=lambda done, total: read.append((done, total)),
+    )
+    total = index.facts["n_passages"] - 1
+    assert read == sorted(read) and {one[1] for one in read} == {total} and 0 < read[0][0] < total
+    assert seen == [(0, 2), (2, 2)]  # a text counts when all of its passages are read
     with pytest.raises(InputError, match=r"A passage of 99 tokens is not possible: bert reads 4 … 62 at once"):
         SearchIndex.build(TEXTS_, tmp_path / "b", model, passage=99)
     with pytest.raises(InputError, match="Unknown pooling 'max'"):

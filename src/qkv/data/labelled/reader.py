@@ -139,10 +139,11 @@ class Labelled:
             return example
         return replace(example, weight=read_weight(record(unit).get(column), example.place, column))
 
-    def describe(self) -> str:
-        """Return the format and the columns in one line, for people."""
+    def describe(self, *roles: str) -> str:
+        """Return the format and the columns (of these roles, else all) in one line, for people."""
         numbered = self.format == "conll" or "without a header" in self._opened.note
-        columns = [f"{role} = {f'column {name}' if numbered else repr(name)}" for role, name in self.columns.items()]
+        shown = {role: name for role, name in self.columns.items() if not roles or role in roles}
+        columns = [f"{role} = {f'column {name}' if numbered else repr(name)}" for role, name in shown.items()]
         return ", ".join([f"{self.format} {self._opened.note}".rstrip(), *columns])
 
 
