@@ -174,6 +174,8 @@ def test_bad_input(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["--data", folder / "pairs.tsv", "--recipe", "gpt"], "is a recipe of qkv pretrain gpt"),
     ):
         assert message in refused(folder, tmp_path, capfd, *given), given
+    assert main(["--lang", "zh", *words(folder, tmp_path / "run", "--data", tmp_path / "nan.csv")]) == 2
+    assert "不是数。请改正" in (said := capfd.readouterr().err) and "classify" not in said
     assert main(["train", "embed", "--data", str(folder / "pairs.tsv")]) == 2
     assert "--out" in capfd.readouterr().err
 
@@ -190,6 +192,10 @@ def test_few_rows_are_not_proof(folder: Path, tmp_path: Path, capfd: pytest.Capt
     assert "few.csv is not evaluated: of 12 rows" in said.err
     assert "few.csv (dev" not in said.out and "some.csv (dev, rows: 1" in said.out
     assert "rows are few to judge by" in said.out
+    assert main(["--lang", "zh", *words(folder, tmp_path / "run", "--overwrite", "--data", *files, steps=2)]) == 0
+    said = capfd.readouterr()
+    assert "训练前：some.csv spearman" in said.err and ", pairs.csv accuracy_at_1_back" in said.err
+    assert "对 .csv" not in said.err and "（95 %：" in said.out and "提示：只有 9" in said.out
     assert "few to judge by" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 

@@ -65,7 +65,7 @@ from qkv.tasks.embed import (
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.log import Progress, Silent
-from qkv.train.loop import Job, TrainConfig, Trainer, step_seed
+from qkv.train.loop import Job, TrainConfig, Trainer, step_seed, summary
 from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256
 
 # Settings
@@ -441,8 +441,8 @@ class EmbedSession:
             train = replace(train, steps=max(1, round(config.epochs * per_epoch)))
         train = replace(train, evaluate_every=evaluate_often(train.evaluate_every, train.steps))
         self.progress.message(
-            f"{rows:,} rows to train on, {tokens:,} tokens; an epoch is {per_epoch:,} steps of about "
-            f"{tokens / per_epoch:,.0f} tokens"
+            f"{rows:,} rows to train on, {tokens:,} tokens; an epoch is {per_epoch:,} "
+            f"step{'' if per_epoch == 1 else 's'} of about {tokens / per_epoch:,.0f} tokens"
         )
         long = sum(int((source.table.rows.n_windows > 1).sum()) for source in self.train_sources)
         if long:
@@ -464,8 +464,7 @@ class EmbedSession:
             with memory_for(self.device, "in the evaluation before training"):
                 before = self.evaluation(self.trainer.job.model)
             write_text(log, json.dumps({"step": 0, "evaluation": before}, ensure_ascii=False) + "\n")
-            said = ", ".join(f"{name} {value:.4g}" for name, value in before.items() if name != MEAN_SCORE)
-            self.progress.message(f"before training: {said}")
+            self.progress.message(f"before training: {summary(before, MEAN_SCORE)}")
         return self.trainer.run()
 
     def _teach(self) -> None:
