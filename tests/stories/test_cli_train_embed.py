@@ -152,7 +152,9 @@ def test_bad_input(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
     write(tmp_path / "same.csv", "sentence1,sentence2,score\n" + "the cat,猫,1\nthe dog,狗,1\n")
     flat = "".join(f"the cat {number},猫 {number},{int(number == 7)}\n" for number in range(60))
     write(tmp_path / "flat.csv", f"sentence1,sentence2,score\n{flat}")
+    write(tmp_path / "equal.tsv", "the cat\t猫\n" * 60)
     for given, message in (
+        (["--data", tmp_path / "equal.tsv"], "all 60 rows are the same"),
         (["--data", tmp_path / "flat.csv"], "has 60 rows: too few to hold some out"),
         (["--data", tmp_path / "gone.csv"], "There is no file"),
         (["--data", folder / "pairs.tsv", "--columns", "pears.tsv:1,2"], "no file of this run is called 'pears.tsv'"),
@@ -172,8 +174,29 @@ def test_bad_input(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[st
         (["--data", folder / "pairs.tsv", "--recipe", "gpt"], "is a recipe of qkv pretrain gpt"),
     ):
         assert message in refused(folder, tmp_path, capfd, *given), given
+    assert main(["--lang", "zh", *words(folder, tmp_path / "run", "--data", tmp_path / "nan.csv")]) == 2
+    assert "不是数。请改正" in (said := capfd.readouterr().err) and "classify" not in said
     assert main(["train", "embed", "--data", str(folder / "pairs.tsv")]) == 2
     assert "--out" in capfd.readouterr().err
+
+
+def test_few_rows_are_not_proof(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of scored rows more are held out than the share, or none; the number of rows is said, in Chinese too."""
+    lines = (folder / "scores.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    write(tmp_path / "few.csv", "".join(lines[:13]))
+    write(tmp_path / "some.csv", "".join(lines[:61]))
+    write(tmp_path / "pairs.csv", (folder / "pairs.tsv").read_text(encoding="utf-8").replace("\t", ","))
+    files = [tmp_path / name for name in ("few.csv", "some.csv", "pairs.csv")]
+    assert main(["--lang", "en", *words(folder, tmp_path / "run", "--data", *files, steps=2)]) == 0
+    said = capfd.readouterr()
+    assert "few.csv is not evaluated: of 12 rows" in said.err
+    assert "few.csv (dev" not in said.out and "some.csv (dev, rows: 1" in said.out
+    assert "rows are few to judge by" in said.out
+    assert main(["--lang", "zh", *words(folder, tmp_path / "run", "--overwrite", "--data", *files, steps=2)]) == 0
+    said = capfd.readouterr()
+    assert "训练前：some.csv spearman" in said.err and ", pairs.csv accuracy_at_1_back" in said.err
+    assert "对 .csv" not in said.err and "（95 %：" in said.out and "提示：只有 9" in said.out
+    assert "few to judge by" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
 def test_rows_that_another_file_trains_are_reported(

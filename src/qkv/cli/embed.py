@@ -473,11 +473,22 @@ def train_embed(
 
 
 def _show_trained(result: dict[str, Any]) -> None:
+    from qkv.jobs.embed_page import FEW_ROWS
+
     for part in ("dev", "test"):
         for name, score in result[part].items():
             main = score["main"]
             ends = score["intervals"].get(main)
-            between = f" (95 %: {ends[0]:.3f} – {ends[1]:.3f})" if ends else ""
-            before = result["before"][part][name][main]
-            write(f"{name} ({part}), {main}: {score[main]:.3f}{between}, before training {before:.3f}")
+            between = (
+                f"(95 %: {ends[0]:.3f} to {ends[1]:.3f})" if ends else "(no interval: all samples of the rows agree)"
+            )
+            before, rows = result["before"][part][name][main], score["examples"]
+            write(f"{name} ({part}, rows: {rows:,}), {main}: {score[main]:.3f} {between}, before training {before:.3f}")
+    fewest = min((one["examples"] for part in ("dev", "test") for one in result[part].values()), default=FEW_ROWS)
+    if fewest < FEW_ROWS:
+        write(
+            f"note: {fewest:,} row{'' if fewest == 1 else 's'} {'is' if fewest == 1 else 'are'} few to judge by: "
+            "with others the figures may be quite different. Give more to measure with: --dev FILE, or --set "
+            "data.dev_share=0.3."
+        )
     write(f"weights: step {result['best_step']:,}" if result["best_step"] is not None else "weights: the last step's")

@@ -65,7 +65,7 @@ from qkv.tasks.embed import (
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.log import Progress, Silent
-from qkv.train.loop import Job, TrainConfig, Trainer, step_seed
+from qkv.train.loop import Job, TrainConfig, Trainer, step_seed, summary
 from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256
 
 # Settings
@@ -74,6 +74,7 @@ _POOLINGS = ("auto", "mean", "cls")
 _AT_ONCE = {"cpu": 8_192}  # tokens of a chunk
 _AT_ONCE_ELSEWHERE = 131_072
 _MOST_HELD_OUT = 1_000  # rows of a file: enough to measure by, and few to search among
+_FEWEST_SCORES, _MOST_SHARE = 10, 1 / 3  # held-out scored rows: an order of fewer says nothing; and share of a file
 _RATE, _RATE_WIDTH = 3e-4, 256  # learning rate of this width; by its square lower for wider models
 
 
@@ -244,18 +245,43 @@ def read_training_texts(config: EmbedConfig, tell: Callable[[str], None]) -> Tex
 def _hold_out(
     train: Sequence[GroupFile], share: float, tell: Callable[[str], None]
 ) -> tuple[list[GroupFile], tuple[GroupFile, ...]]:
-    parts = [hold_out_groups(file, min(share, _MOST_HELD_OUT / len(file.groups))) for file in train]
-    for file, (kept, held) in zip(train, parts, strict=True):
-        is_flat = file.kind == "scores" and len({group.score for group in held.groups}) < 2  # no order to measure
-        if not kept.groups or (share and (len(held.groups) < 2 or is_flat)):
+    parts: list[tuple[GroupFile, GroupFile]] = []
+    for file in train:
+        kept, held = _divide(file, share)
+        number, rows = len(held.groups), len(file.groups)
+        if share and rows > 1 and len({tuple(map(fold_text, one.every_text())) for one in file.groups}) == 1:
             raise InputError(
-                f"{file.name} has {len(file.groups):,} rows: too few to hold some out (data.dev_share = {share:g}). "
+                f"{file.name}: all {rows:,} rows are the same, so that none can be held out to measure with. Give rows "
+                "that differ."
+            )
+        if share and file.kind == "scores" and number < _FEWEST_SCORES:
+            tell(
+                f"note: {file.title} is not evaluated: of {rows:,} rows fewer than {_FEWEST_SCORES} can be held out, "
+                "too few to measure an order. Give others to measure with: --dev FILE."
+            )
+            parts.append((file, replace(file, groups=(), faults=())))
+            continue
+        is_flat = file.kind == "scores" and len({group.score for group in held.groups}) < 2  # no order to measure
+        if not kept.groups or (share and (number < 2 or is_flat)):
+            raise InputError(
+                f"{file.name} has {rows:,} rows: too few to hold some out (data.dev_share = {share:g}). "
                 "Add rows, or give others to measure with: --dev FILE."
             )
-        left_out = len(file.groups) - len(kept.groups) - len(held.groups)
+        left_out = rows - len(kept.groups) - number
         sharing = f", and {left_out:,} that share a text with them are dropped" if left_out else ""
-        tell(f"{file.title}: {len(held.groups):,} rows are held out for evaluation{sharing}")
+        tell(f"{file.title}: {number:,} rows are held out for evaluation{sharing}")
+        parts.append((kept, held))
     return [kept for kept, _ in parts], tuple(held for _, held in parts if held.groups)
+
+
+def _divide(file: GroupFile, share: float) -> tuple[GroupFile, GroupFile]:
+    """What is kept and what is held out; of a small scored file more than the share, for an order to measure."""
+    share = min(share, _MOST_HELD_OUT / len(file.groups))
+    kept, held = hold_out_groups(file, share)
+    while file.kind == "scores" and 0 < share < _MOST_SHARE and len(held.groups) < _FEWEST_SCORES:
+        share = min(_MOST_SHARE, max(1.25 * share, _FEWEST_SCORES / len(file.groups)))
+        kept, held = hold_out_groups(file, share)
+    return kept, held
 
 
 def _tell_known(name: str, train: Sequence[GroupFile], files: Sequence[GroupFile], tell: Callable[[str], None]) -> None:
@@ -415,8 +441,8 @@ class EmbedSession:
             train = replace(train, steps=max(1, round(config.epochs * per_epoch)))
         train = replace(train, evaluate_every=evaluate_often(train.evaluate_every, train.steps))
         self.progress.message(
-            f"{rows:,} rows to train on, {tokens:,} tokens; an epoch is {per_epoch:,} steps of about "
-            f"{tokens / per_epoch:,.0f} tokens"
+            f"{rows:,} rows to train on, {tokens:,} tokens; an epoch is {per_epoch:,} "
+            f"step{'' if per_epoch == 1 else 's'} of about {tokens / per_epoch:,.0f} tokens"
         )
         long = sum(int((source.table.rows.n_windows > 1).sum()) for source in self.train_sources)
         if long:
@@ -438,8 +464,7 @@ class EmbedSession:
             with memory_for(self.device, "in the evaluation before training"):
                 before = self.evaluation(self.trainer.job.model)
             write_text(log, json.dumps({"step": 0, "evaluation": before}, ensure_ascii=False) + "\n")
-            said = ", ".join(f"{name} {value:.4g}" for name, value in before.items() if name != MEAN_SCORE)
-            self.progress.message(f"before training: {said}")
+            self.progress.message(f"before training: {summary(before, MEAN_SCORE)}")
         return self.trainer.run()
 
     def _teach(self) -> None:

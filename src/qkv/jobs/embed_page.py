@@ -8,6 +8,7 @@ from typing import Any
 from qkv.report.bilingual import Phrase, Words, count, duration, parameter_count
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Section, Settings, Table
+from qkv.report.remarks import WARNING, Remark
 from qkv.report.run_log import (
     RunLog,
     chart_gradient_norm,
@@ -19,6 +20,9 @@ from qkv.report.run_log import (
 )
 from qkv.report.tables import BarTable
 from qkv.tasks.embed import SetScore
+
+FEW_ROWS = 20
+"""A set with fewer is remarked upon."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,23 @@ def _figures(facts: EmbedFacts) -> Iterator[Figure]:
             yield Figure(_FIGURES[score.main], f"{score.value:.3f}", note, gauge)
 
 
+def _few_rows(facts: EmbedFacts) -> Iterator[Remark]:
+    """One remark, on the smallest of the sets."""
+    fewest = min((score.n for sets in facts.after.values() for score in sets.values()), default=FEW_ROWS)
+    if fewest < FEW_ROWS:
+        yield Remark(
+            WARNING,
+            Phrase(
+                f"{fewest} row{' is' if fewest == 1 else 's are'} few to judge by: with others the figures may be "
+                "quite different.",
+                f"只有 {fewest} 行用来评判，偏少：换一些行，数值可能相差很大。",
+            ),
+        )
+
+
 def _sections(log: RunLog, facts: EmbedFacts) -> Iterator[Section]:
     if log.steps:
-        if found := tuple(loss_remarks(log, "loss", "loss")):
+        if found := (*_few_rows(facts), *loss_remarks(log, "loss", "loss")):
             yield Remarks(Phrase("Remarks", "结果分析"), found)
         yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts)))
     if facts.after:
@@ -127,10 +145,11 @@ def _score_table(facts: EmbedFacts) -> BarTable:
             for key in (key for key in _FIGURES if key in score.values):
                 between = " – ".join(f"{end:.3f}" for end in score.intervals.get(key, ()))
                 before = f"{facts.before[part][name].values[key]:.3f}"
-                rows.append((f"{name} ({part})", _FIGURES[key], before, f"{score.values[key]:.3f}", between))
+                label = Phrase(f"{name} ({part}, rows: {score.n:,})", f"{name}（{part}，{score.n:,} 行）")
+                rows.append((label, _FIGURES[key], before, f"{score.values[key]:.3f}", between))
             for width, found in facts.narrow.items():
-                label = Phrase(f"the first {width} numbers", f"只用前 {width} 维")
-                rows.append((f"{name} ({part})", label, "", f"{found[part][name]:.3f}", ""))
+                shorter = Phrase(f"the first {width} numbers", f"只用前 {width} 维")
+                rows.append((f"{name} ({part})", shorter, "", f"{found[part][name]:.3f}", ""))
     headings = (
         *(Phrase("set", "数据集"), Phrase("figure", "指标"), Phrase("before", "训练前"), Phrase("after", "训练后")),
         "95 %",

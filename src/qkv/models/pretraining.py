@@ -82,7 +82,10 @@ def resolve_minutes(config: Config, trainer: Any, progress: Progress) -> Config:
     if minutes is None:
         return config
     steps = trainer.steps_in(minutes)
-    progress.message(f"{minutes:g} minutes are {steps:,} steps on this machine.")
+    progress.message(
+        f"{minutes:g} minute{'' if minutes == 1 else 's'} {'is' if minutes == 1 else 'are'} "
+        f"{steps:,} step{'' if steps == 1 else 's'} on this machine."
+    )
     chosen = {"steps": steps, "evaluate_every": evaluate_often(trainer.config.evaluate_every, steps)}
     trainer.config = replace(trainer.config, **chosen)
     return merge(config, {"train": chosen}, COMMAND_LINE)

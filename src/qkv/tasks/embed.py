@@ -42,7 +42,7 @@ from qkv.data.pairs.groups import GroupTable, encode_texts, make_rows
 from qkv.data.windows import Rows
 from qkv.errors import InputError
 from qkv.files import replaced_file
-from qkv.metrics.intervals import bootstrap
+from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.metrics.numbers import number_intervals, retrieval_figures, retrieval_intervals, spearman
 from qkv.models.encoder import WithHeads
 from qkv.models.family import ENCODES, Encodes, Opened
@@ -572,7 +572,12 @@ def score_vectors(source: GroupSource, vectors: TextArray, intervals: bool = Fal
         values["cosine"] = float(cosines.mean())
         if intervals:
             ends["cosine"] = _interval_of_mean(cosines, np.ones(len(cosines)))
-    return SetScore("mrr" if len(table.positives) else "cosine", len(table), values, ends)
+    return SetScore("mrr" if len(table.positives) else "cosine", len(table), values, _proper(ends))
+
+
+def _proper(intervals: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Without those whose draws all agree: few rows are no proof."""
+    return {name: (low, high) for name, (low, high) in intervals.items() if low < high}
 
 
 def _interval_of_both(table: GroupTable, forward: Integers, back: Integers) -> tuple[float, float]:
@@ -589,6 +594,8 @@ def _interval_of_both(table: GroupTable, forward: Integers, back: Integers) -> t
         shares = 1 / np.bincount(query)[query]  # (E,)
         total += np.bincount(owner, shares / ranks[query])
         count += np.bincount(owner, shares)
+    if (forward == 1).all() and (back == 1).all():  # the draws agree; the first-hit rate is not more than this mean
+        return wilson_interval(len(count), len(count))
     return _interval_of_mean(total, count)
 
 
@@ -601,7 +608,7 @@ def _score_scores(table: GroupTable, unit: TextArray, intervals: bool) -> SetSco
     found = spearman(table.scores, cosines)
     ends = {"spearman": number_intervals(table.scores, cosines)["spearman"]} if intervals else {}
     # all cosines the same: nothing is ordered
-    return SetScore("spearman", len(table), {"spearman": found if np.isfinite(found) else 0.0}, ends)
+    return SetScore("spearman", len(table), {"spearman": found if np.isfinite(found) else 0.0}, _proper(ends))
 
 
 def retrieval_ranks(unit: TextArray, same: Integers, queries: Integers, candidates: Integers) -> Integers:

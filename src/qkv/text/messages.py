@@ -31,6 +31,7 @@ _WIDE = re.compile("[\u3000-\u9fff\uff00-\uffef]")
 _ENOUGH = 12  # characters that tell a message
 _PROSE = re.compile("[a-z]+ [a-z]+ [a-z]+")
 _NAMES = re.compile(r"[^\s,]+(?:(?:, | or | and )[^\s,]+)+")
+_EXTENSION = re.compile(r"\.[^\W\d]")  # what it follows is the name of a file: pairs.csv
 _JOINT = re.compile(r"\s|[,;:.] |\(")  # where a value may end and a message begin, without text between them
 # Messages may quote texts of users: the search through them ends.
 _LONGEST, _DEEPEST, _MOST = 3000, 4, 20  # characters of a message, messages in messages, places and parts
@@ -217,6 +218,9 @@ def _match(message: str, start: int, template: _Template, run: int, depth: int) 
     tried = 0
     while at >= start and tried < _MOST:
         tried += 1
+        if not last and _EXTENSION.match(message, at + len(literal)) and literal[-1:].isalpha():
+            at = message.find(literal, at + 1)
+            continue
         values, score = _split(message[start:at], template.runs[run], depth)
         rest = _match(message, at + len(literal), template, run + 1, depth)
         if rest is not None and (best is None or score + rest[1] > best[1]):

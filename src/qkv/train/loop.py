@@ -256,7 +256,7 @@ class Trainer(Generic[_B]):
                         if job.evaluate and (self.step % config.evaluate_every == 0 or last):
                             result = self.evaluate()
                             log.write("log.jsonl", {"step": self.step, "evaluation": result})
-                            progress.message(f"step {self.step:,}: {_summary(result, job.best_by)}")
+                            progress.message(f"step {self.step:,}: {summary(result, job.best_by)}")
                             if job.best_by:
                                 self.best.offer(
                                     self.step, result[job.best_by], result.get("loss", math.inf), self.trained()
@@ -467,9 +467,9 @@ def environment(device: torch.device = CPU) -> dict[str, Any]:
     }
 
 
-def _summary(result: Mapping[str, Any], left_out: str | None) -> str:
+def summary(result: Mapping[str, Any], left_out: str | None) -> str:
     shown = {name: value for name, value in result.items() if isinstance(value, float) and name != left_out}
-    return ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
+    return ", ".join(f"{name.replace(': ', ' ')} {value:.4g}" for name, value in shown.items())  # name: of a set
 
 
 # --- Batches are built ahead in threads.

@@ -248,11 +248,15 @@ def test_scores_of_a_set(tmp_path: Path) -> None:
     vectors[given.table.positives] = vectors[given.table.anchors]
     found = score_vectors(GroupSource(given.table), vectors, intervals=True)
     assert found.main == "mrr" and found.value == 1.0 and found.intervals["accuracy_at_1_back"][1] == 1.0
+    assert found.intervals["mrr"] == found.intervals["mrr_back"] == (pytest.approx(0.757, abs=0.001), 1.0)
     scored = source("scores", count=12)
     same = score_vectors(GroupSource(scored.table), np.ones((len(scored.table.texts), 4), np.float32))
     assert same.value == 0.0  # and not NaN, which would end a run
     taught = source("texts", count=12)
     vectors = np.ones((len(taught.table.texts), 32), np.float32)
-    near = score_vectors(replace(taught, targets=np.eye(12, 32, dtype=np.float16) + 0.5), vectors, intervals=True)
+    taught = replace(taught, targets=np.eye(12, 32, dtype=np.float16) + 0.5)
+    assert score_vectors(taught, vectors, intervals=True).intervals == {}  # all cosines are the same
+    vectors[::2, 0] = 2
+    near = score_vectors(taught, vectors, intervals=True)
     low, high = near.intervals["cosine"]
     assert near.main == "cosine" and low <= near.value <= high

@@ -203,7 +203,9 @@ def labelled(
 
 
 def _other_task(path: Path, task: str) -> str:
-    """Return a hint to another task for which the file can be read, or ""."""
+    """Return a hint to another task for which the file can be read, or ""; texts to compare are none of the tasks."""
+    if task not in LABELLINGS:
+        return ""
     try:
         other = guess_task(path)
         if other is None or other == task:
