@@ -149,7 +149,9 @@ def test_fill_from_standard_input_and_environment(
 
 
 def test_embed_on_the_terminal(capsys: pytest.CaptureFixture[str], folder: str) -> None:
-    shown = said(capsys, "embed", "a cat", "a dog", "猫", "--model", folder)
+    assert main(["embed", "a cat", "a dog", "猫", "--model", folder]) == 0
+    shown, beside = capsys.readouterr()
+    assert "does not say that it compares sentences" in beside and beside.count("\n") == 1
     similarity = qkv.load(folder).embed(["a cat", "a dog", "猫"]).similarity()
     assert f"{similarity[0, 1]:.2f}" in shown and "2  a dog" in shown
     assert said(capsys, "embed", "a cat", "--model", folder).startswith("32 numbers: ")
