@@ -248,7 +248,7 @@ def test_scores_of_a_set(tmp_path: Path) -> None:
     vectors[given.table.positives] = vectors[given.table.anchors]
     found = score_vectors(GroupSource(given.table), vectors, intervals=True)
     assert found.main == "mrr" and found.value == 1.0 and found.intervals["accuracy_at_1_back"][1] == 1.0
-    assert found.intervals["mrr"] == found.intervals["mrr_back"] == (pytest.approx(0.757, abs=0.001), 1.0)
+    assert found.intervals["mrr"] == found.intervals["mrr_back"] == pytest.approx((0.757, 1.0), abs=0.001)
     scored = source("scores", count=12)
     same = score_vectors(GroupSource(scored.table), np.ones((len(scored.table.texts), 4), np.float32))
     assert same.value == 0.0  # and not NaN, which would end a run
