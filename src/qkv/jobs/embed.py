@@ -65,7 +65,7 @@ from qkv.tasks.embed import (
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.log import Progress, Silent
-from qkv.train.loop import Job, TrainConfig, Trainer, step_seed, summary
+from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer, step_seed, summary
 from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256
 
 # Settings
@@ -339,10 +339,10 @@ def open_student(folder: Path) -> Opened:
     return opened
 
 
-def open_teacher(folder: Path, device: torch.device) -> Teacher:
+def open_teacher(folder: Path, device: torch.device, precision: str) -> Teacher:
     from qkv.models.family import Loading
 
-    opened = open_model(folder, Loading(device=device))
+    opened = open_model(folder, Loading(PRECISIONS[precision], device))
     opened.ability(ENCODES)
     if foreign := opened.sentence.foreign:
         raise InputError(f"{folder} pools with {foreign}, which qkv does not do: it cannot be a teacher.")
@@ -372,7 +372,9 @@ class EmbedSession:
             if config.teacher is not None:
                 check_folder_sha256(locate(config.teacher), config.teacher_sha256)
         self.opened = open_student(Path(config.model))
-        self.teacher = None if config.teacher is None else open_teacher(Path(config.teacher), self.device)
+        self.teacher = None if config.teacher is None else open_teacher(
+            Path(config.teacher), self.device, config.train.precision
+        )
         config = _resolve_reading(config, self.opened, tell)
         data = read_training_texts(config, tell if begins else Silent().message)
         self.faults, self.files = [*data.faults], data
