@@ -152,10 +152,12 @@ def test_going_on_from_the_zoo_on_text_of_ones_own(folder: Path, tmp_path: Path)
 
 
 def test_help_names_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("fill", "embed", "attention", "tokenize", "finetune", "curve", "info"):
+    mini = dict.fromkeys(("fill", "attention", "tokenize", "finetune", "curve", "info"), "qkv-mini")
+    for verb, default in {**mini, "embed": "qkv-sentences", "similar": "qkv-words"}.items():
         assert main([verb, "--help"]) == 0
         text = " ".join(capsys.readouterr().out.split())
-        assert "default: qkv-mini" in text and "env var: QKV_MODEL" in text, verb
+        variable = "QKV_VECTORS" if verb == "similar" else "QKV_MODEL"
+        assert f"default: {default}" in text and f"env var: {variable}" in text, verb
 
 
 # What is really in the package
