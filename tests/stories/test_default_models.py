@@ -99,7 +99,7 @@ def test_translating_by_the_direction(
         (["1 2 3 !", "--to", "zh"], "qkv-en-zh"),
     ):
         out, err = answers(capsys, "translate", *words, *few)
-        texts = [one for one in words[: 2 if "再见" in words else 1]]
+        texts = words[: 2 if "再见" in words else 1]
         assert f"{name} answers; another model: --model MODEL\n" in err
         assert [json.loads(line)["source"] for line in out.splitlines()] == texts
     file = Path("news.txt")
