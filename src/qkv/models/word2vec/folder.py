@@ -400,13 +400,13 @@ class StoredTable(_Table):
 
 def open_stored_table(folder: OwnFolder, name: str = TABLE) -> StoredTable:
     """The matrix of this name in a folder; a folder of word2vec has no other."""
-    is_alone = name != TABLE or set(folder.tensors) == {name}
-    if not is_alone or (table := folder.tensors.get(name)) is None or table.dim() != 2:
-        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.tensors.items())
+    is_alone = name != TABLE or set(folder.stored) == {name}
+    if not is_alone or name not in folder.stored or len(folder.stored[name].shape) != 2:
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.stored.items())
         raise InputError(
             f"{folder.path / WEIGHTS} holds {shapes}, where one matrix {name} belongs, with a row per word."
         )
-    if folder.tokenizer.size > len(table):
+    if folder.tokenizer.size > len(table := folder.tensors[name]):
         raise InputError(
             f"{folder.path}: the tokenizer has {folder.tokenizer.size:,} words, but the matrix {len(table):,} rows. "
             "The tokenizer belongs to another model."
