@@ -11,21 +11,31 @@ import pytest
 import qkv
 from qkv.cli.main import main
 from qkv.errors import InputError
+from qkv.files import sha256_of
 from qkv.models.family import NAMED_ABILITIES, RECURS, SHOWS_LAYERS
 from qkv.models.folders import hub
 from qkv.models.folders.hub import default_model, locate
 from tests.stories.test_bad_input import fails
-from tests.support.stand_in import stand_in_zoo
+from tests.support.stand_in import make_zoo, use_zoo
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_zoo(tmp_path_factory.mktemp("made") / "zoo")
+
+
 @pytest.fixture
-def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    return stand_in_zoo(tmp_path / "zoo", monkeypatch)
+def zoo(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return use_zoo(made, monkeypatch)
+
+
+@pytest.fixture
+def own_zoo(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One that a test may damage."""
+    return use_zoo(Path(shutil.copytree(made, tmp_path / "zoo")), monkeypatch)
 
 
 def answers(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
@@ -48,9 +58,9 @@ def test_the_default_of_a_need(zoo: Path) -> None:
         default_model("translates", "zh", "fr")
 
 
-def test_a_copy_without_some_offers_what_it_has(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_without_some_offers_what_it_has(own_zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("qkv-sentences", "qkv-en-zh", "qkv-zh-en", "qkv-words"):
-        shutil.rmtree(zoo / name)
+        shutil.rmtree(own_zoo / name)
     assert default_model("encodes") == "qkv-mini" and default_model("translates", "en", "zh") == "qkv-en-zh-rnn"
     with pytest.raises(InputError) as error:
         locate("qkv-sentecnes")
@@ -68,7 +78,7 @@ def test_each_verb_answers(zoo: Path, capsys: pytest.CaptureFixture[str]) -> Non
     out, err = answers(capsys, "similar", "the", "-k", "1", "--json")
     assert json.loads(out)["neighbours"] and err == ""
     assert "is to" in answers(capsys, "analogy", "the", "cat", "a")[0]
-    (zoo.parent / "here" / "pairs.tsv").write_text("the\tcat\t1\nthe\ta\t2\n")
+    Path("pairs.tsv").write_text("the\tcat\t1\nthe\ta\t2\n")
     assert json.loads(answers(capsys, "evaluate-vectors", "-d", "pairs.tsv", "--json")[0])["model"] == "qkv-words"
     assert json.loads(answers(capsys, "embed", "the cat", "--json")[0])["vector"]
     Path("pairs.tsv").rename("pairs.txt")
@@ -79,8 +89,8 @@ def test_each_verb_answers(zoo: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert ("qkv-gpt answers; another model: --model MODEL\n" in err) == ("--model" not in words)
 
 
-def test_which_model_embeds(zoo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    (zoo / "qkv-sentences" / "vocab.txt").write_text("damaged")
+def test_which_model_embeds(own_zoo: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (own_zoo / "qkv-sentences" / "vocab.txt").write_text("damaged")
     assert "vocab.txt is not the file that was shipped" in fails(capsys, "embed", "the cat")
     assert json.loads(answers(capsys, "embed", "the cat", "--tokens", "--json")[0])["tokens"], "by qkv-mini"
     monkeypatch.setenv("QKV_MODEL", "qkv-mini")
@@ -144,12 +154,12 @@ def test_languages_of_words_and_prompts(zoo: Path, capsys: pytest.CaptureFixture
         capsys, "generate", "Привет, мир"
     )
     with pytest.raises(InputError) as error:
-        qkv.load_vectors(zoo.parent / "zoo" / "." / "qkv-words")["bonjour"]
+        qkv.load_vectors(zoo / "qkv-words")["bonjour"]
     assert "These are words in" in str(error.value)
 
 
 def test_what_is_a_model_and_what_a_text(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (zoo.parent / "here" / "run").symlink_to(zoo / "qkv-gpt")
+    Path("run").symlink_to(zoo / "qkv-gpt")
     few = ["--max-length", "2", "--json"]
     for words, prompt in ((["run", "the cat"], "the cat"), (["run"], ""), (["./run", "他"], "他")):
         out, err = answers(capsys, "generate", *words, *few)
@@ -198,13 +208,17 @@ def test_in_python(zoo: Path) -> None:
         assert message in str(error.value)
 
 
-def test_a_file_is_hashed_once(zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_hashed_once(own_zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
-    monkeypatch.setattr(hub, "sha256_of", lambda path: hashed.append(path) or real(path))
-    real = __import__("qkv.files", fromlist=["sha256_of"]).sha256_of
+
+    def hash_and_note(path: Path) -> str:
+        hashed.append(path)
+        return sha256_of(path)
+
+    monkeypatch.setattr(hub, "sha256_of", hash_and_note)
     for _ in range(3):
         locate("qkv-gpt")
-    assert len(hashed) == len(set(hashed)) and {path.parent.name for path in hashed} == {"qkv-gpt"}
-    (zoo / "qkv-gpt" / "config.json").write_text("{}")
+    assert len(hashed) == len(set(hashed)) > 0 and {path.parent.name for path in hashed} == {"qkv-gpt"}
+    (own_zoo / "qkv-gpt" / "config.json").write_text("{}")
     with pytest.raises(InputError, match=r"config.json is not the file that was shipped"):
         locate("qkv-gpt")

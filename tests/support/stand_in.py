@@ -37,14 +37,19 @@ WHOLE = {
 """Models of the zoo, and the tiny one of tests/golden/models that takes its place."""
 
 
-def stand_in_zoo(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make `path` a zoo with all models for one test; return it."""
+def make_zoo(path: Path) -> Path:
+    """Write a zoo with all models; return it."""
     for name, kind in WHOLE.items():
         shutil.copytree(MODELS / kind, path / name)
         if hub.ZOO[name].writes:
             languages = {"source_language": hub.ZOO[name].reads[0], "target_language": hub.ZOO[name].writes}
             add_to_record(path / name, languages)
         hub.seal(path / name)
+    return path
+
+
+def use_zoo(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make `path` the zoo for one test; return it."""
     monkeypatch.setattr(hub, "FOLDER", path)
     for name in ("QKV_MODEL", "QKV_VECTORS"):
         monkeypatch.delenv(name, raising=False)

@@ -180,7 +180,7 @@ _STORED = (*_DTYPES, "int8")
 
 
 def _store(found: "Facts", target: Path, dtype: str, as_json: bool) -> None:
-    """Write the folder of a model that only qkv reads with its weights as another type, and print the error."""
+    """Write a folder with its weights as another type, and print the error."""
     from qkv.cli.terminal import print_json
     from qkv.models.folders.own import check_model_target, rewrite_folder
 
@@ -248,7 +248,7 @@ def convert(
     8 bits, with a scale for each row of a matrix; the error is printed, and --dtype float32 gives floats again.
 
     --json prints one document: path, architecture, parameters, dtype; for word vectors path, n_words, width, left_out;
-    for models that only qkv reads, with --dtype, also largest_error, mean_error.
+    where only the type of the weights changes, also largest_error, mean_error.
     """
     if dtype is not None and dtype not in _STORED:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, _STORED)} Known: {', '.join(_STORED)}.")
@@ -292,6 +292,9 @@ def convert(
         dtype = "float32"
     check_model_target(target)
     opened = open_model(place, Loading(getattr(torch, dtype or stored)))
+    if opened.write is None and dtype is not None and architecture is None and fold is None:
+        _store(found, target, dtype, as_json)
+        return
     for note in opened.notes:
         say(f"note: {note}")
     if fold is not None:

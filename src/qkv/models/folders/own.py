@@ -369,15 +369,21 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
 
 
 def rewrite_folder(source: Path, target: Path, dtype: str) -> StorageError:
-    """Write the folder of one of OWN_FORMATS again with its weights as another type, atomically; return the error that
-    this adds. Files that are no part of a model, such as the log of a model of the zoo, are left out."""
+    """Write a folder again with its weights as another type, atomically; return the error that this adds. int8 is for
+    OWN_FORMATS alone. Files that are no part of a model, such as the log of a model of the zoo, are left out."""
     with reading(source):
+        weights = open_weights(source)
         files = {
             file.relative_to(source).as_posix(): file.read_bytes()
             for file in sorted(source.rglob("*"))
-            if file.is_file() and file.name != WEIGHTS and any(fnmatch(file.name, one) for one in _MODEL_FILES)
+            if file.is_file()
+            and file not in (*weights.files, weights.source)
+            and any(fnmatch(file.name, one) for one in _MODEL_FILES)
         }
-        tensors, error = encode_tensors(join_scales(read_header(source / WEIGHTS)), dtype)
+        config = read_object(source / CONFIG)
+        if named := [name for name in ("dtype", "torch_dtype") if name in config]:  # of a folder of transformers
+            files[CONFIG] = to_json(config | dict.fromkeys(named, dtype)).encode()
+        tensors, error = encode_tensors(join_scales(weights.tensors), dtype)
     write_folder(target, files, tensors, below=[name.partition("/")[0] for name in files if "/" in name])
     return error
 
@@ -462,10 +468,7 @@ def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
         return {"bytes": path.stat().st_size}
     facts: dict[str, int | str] = {}
     config = read_object(path / CONFIG)
-    stored = open_weights(path, shapes_only=True).tensors
-    if config.get("model_type") in OWN_FORMATS:
-        stored = join_scales(read_header(path / WEIGHTS))
-    shapes = [tensor.shape for tensor in stored.values()]
+    shapes = [tensor.shape for tensor in join_scales(open_weights(path, shapes_only=True).tensors).values()]
     for fact, names in FACTS.items():
         numbers = [config[name] for name in names if isinstance(config.get(name), int)]
         if numbers and not (fact == "positions" and kind in ("seq2seq", "reader")):

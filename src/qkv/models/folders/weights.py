@@ -293,8 +293,8 @@ class ScaledTensor:
     """A tensor in 8 bits. Reading it gives float32, or the dtype of the destination."""
 
     name: str
-    codes: SafeTensor
-    scale: SafeTensor
+    codes: StoredTensor
+    scale: StoredTensor
 
     @property
     def file(self) -> Path:
@@ -318,7 +318,7 @@ class ScaledTensor:
         destination.view(self.shape).copy_(self.mapped())
 
 
-def join_scales(tensors: Mapping[str, SafeTensor]) -> dict[str, StoredTensor]:
+def join_scales(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     """The tensors of a file without the scales, which are part of the tensors in 8 bits."""
     found: dict[str, StoredTensor] = {}
     for name, tensor in tensors.items():
@@ -375,7 +375,7 @@ def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dic
     for name, stored in tensors.items():
         exact = stored.mapped()
         if not exact.is_floating_point():
-            encoded[name] = exact
+            encoded[name] = exact.clone()
             continue
         check_finite({name: exact}, stored.file)
         if dtype == "int8" and exact.dim() > 1:
@@ -383,7 +383,8 @@ def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dic
             encoded |= {name: codes, name + SCALE: scale}
             after = codes.float() * scale.view(-1, *[1] * (exact.dim() - 1))
         else:
-            encoded[name] = exact.to(torch.float16 if dtype == "int8" else getattr(torch, dtype))
+            # a copy, since safetensors refuses views of one file
+            encoded[name] = exact.to(torch.float16 if dtype == "int8" else getattr(torch, dtype), copy=True)
             after = encoded[name].float()
             if not after.isfinite().all():
                 raise InputError(

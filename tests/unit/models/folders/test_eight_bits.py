@@ -159,6 +159,26 @@ def test_what_other_libraries_read_stays_in_floats(tmp_path: Path, capsys: pytes
     )
 
 
+def test_a_gpt_in_16_bits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(MODELS / "gpt"), str(tmp_path / "half"), "--dtype", "float16"]) == 0
+    assert "float16" in capsys.readouterr().out
+    from transformers import GPT2LMHeadModel
+
+    kind: Any = GPT2LMHeadModel
+    found, report = kind.from_pretrained(tmp_path / "half", output_loading_info=True)
+    assert found.dtype == torch.float16 and not report["missing_keys"] and not report["unexpected_keys"]
+    exact = load_file(MODELS / "gpt" / WEIGHTS)
+    assert all(torch.equal(one, exact[name].half()) for name, one in load_file(tmp_path / "half" / WEIGHTS).items())
+    assert len(qkv.Generator(tmp_path / "half").generate(["the cat"])) == 1
+
+
+def test_the_same_type_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(MODELS / "elmo"), str(tmp_path / "same"), "--dtype", "float32", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["largest_error"] == 0
+    before, after = (load_file(folder / WEIGHTS) for folder in (MODELS / "elmo", tmp_path / "same"))
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
 def test_a_bert_with_8_bits_is_refused(tmp_path: Path) -> None:
     shutil.copytree(MODELS / "bert", tmp_path / "bert")
     file = tmp_path / "bert" / WEIGHTS
