@@ -59,17 +59,16 @@ def warn_unknown(unknown: "UnknownFacts", model: str = "MODEL") -> None:
 def warn_not_for_sentences(model: "Model") -> None:
     """One line where texts are compared by a model whose folder does not declare a pooling; not for word vectors."""
     from qkv.models.family import ENCODES
-    from qkv.models.folders.hub import FOLDER
+    from qkv.models.folders.hub import DEFAULT_MODEL, FOLDER, default_model
 
     sentence, known = model.opened.sentence, model.opened.ability(ENCODES).known
     if sentence.pooling or sentence.foreign or known is not None:
         return
     shipped = model.opened.path.resolve().parent == FOLDER
     fact = "was not trained to compare sentences" if shipped else "does not say that it compares sentences"
-    say(
-        f"note: {model.name} {fact}: for search take a sentence model (--model; `qkv demo --weights` prints MiniLM's "
-        "folder), or train one: qkv train embed."
-    )
+    own = default_model("encodes")
+    way = "`qkv demo --weights` prints MiniLM's folder" if own == DEFAULT_MODEL else f"--model {own}"
+    say(f"note: {model.name} {fact}: for search take a sentence model ({way}), or train one: qkv train embed.")
 
 
 def print_json(document: Any) -> None:

@@ -15,7 +15,7 @@ Not here: networks, and folders of transformers' models (models/bert/engine.py, 
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
@@ -30,7 +30,16 @@ from torch import Tensor
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
 from qkv.models.folders.fields import MODULES
-from qkv.models.folders.weights import check_sizes, open_weights, read_header
+from qkv.models.folders.weights import (
+    StorageError,
+    StoredTensor,
+    check_sizes,
+    encode_tensors,
+    join_scales,
+    name_dtype,
+    open_weights,
+    read_header,
+)
 from qkv.text.messages import translate
 from qkv.text.tokenizer import FILES, Tokenizer
 from qkv.text.tokenizer import vocabulary_line as vocabulary_line
@@ -259,13 +268,40 @@ OWN_TYPES: dict[str, _OwnType] = {
 """Every `model_type` that a folder of ours may have."""
 
 
+OWN_FORMATS = (*OWN_TYPES, "qkv-transformer", "qkv-seq2seq")
+"""Every `model_type` that only qkv reads, so that its weights may be in 8 bits."""
+
+
+class LazyTensors(Mapping[str, Tensor]):
+    """The tensors of a file: private views of it, and from 8 bits copies in float32, made when they are used."""
+
+    def __init__(self, stored: Mapping[str, StoredTensor]) -> None:
+        self._stored = stored
+        self._read: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._read:
+            self._read[name] = self._stored[name].mapped()
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stored
+
+
 class OwnFolder(NamedTuple):
-    """What a folder holds. A tensor is a private view of the file, read when it is used."""
+    """What a folder holds."""
 
     path: Path
     model_type: str
     config: dict[str, Any]
-    tensors: dict[str, Tensor]
+    stored: Mapping[str, StoredTensor]
+    tensors: Mapping[str, Tensor]  # the same, to be read
     tokenizer: Tokenizer
     record: dict[str, Any]
 
@@ -322,27 +358,46 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
         record = read_record(folder)
         if not (folder / WEIGHTS).is_file():
             raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
-        tensors = {name: tensor.mapped() for name, tensor in read_header(folder / WEIGHTS).items()}
-        check_sizes(config, tensors, folder / CONFIG)
+        stored = join_scales(read_header(folder / WEIGHTS))
+        check_sizes(config, stored, folder / CONFIG)
         tokenizer = Tokenizer.load(folder)
         if "vocabulary_size" in config:
             if not isinstance(rows := config["vocabulary_size"], int):
                 raise InputError(f"{folder / CONFIG}: vocabulary_size is {rows!r}, where a number belongs.")
             check_vocabulary(tokenizer, rows, str(folder))
-    return OwnFolder(folder, model_type, config, tensors, tokenizer, record)
+    return OwnFolder(folder, model_type, config, stored, LazyTensors(stored), tokenizer, record)
+
+
+def rewrite_folder(source: Path, target: Path, dtype: str) -> StorageError:
+    """Write a folder again with its weights as another type, atomically; return the error that this adds. int8 is for
+    OWN_FORMATS alone. Files that are no part of a model, such as the log of a model of the zoo, are left out."""
+    with reading(source):
+        weights = open_weights(source)
+        files = {
+            file.relative_to(source).as_posix(): file.read_bytes()
+            for file in sorted(source.rglob("*"))
+            if file.is_file()
+            and file not in (*weights.files, weights.source)
+            and any(fnmatch(file.name, one) for one in _MODEL_FILES)
+        }
+        config = read_object(source / CONFIG)
+        if named := [name for name in ("dtype", "torch_dtype") if name in config]:  # of a folder of transformers
+            files[CONFIG] = to_json(config | dict.fromkeys(named, dtype)).encode()
+        tensors, error = encode_tensors(join_scales(weights.tensors), dtype)
+    write_folder(target, files, tensors, below=[name.partition("/")[0] for name in files if "/" in name])
+    return error
 
 
 def describe_folder(found: OwnFolder) -> dict[str, Any]:
     """The document of `qkv info --json`, without the terms of use. Weights are mapped, not read."""
-    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in found.tensors.values()}
     return {
         "path": str(found.path),
         "model_type": found.model_type,
         "about": OWN_TYPES[found.model_type].english,
         "config": found.config,
-        "parameters": sum(tensor.numel() for tensor in found.tensors.values()),
-        "tensors": {name: list(tensor.shape) for name, tensor in found.tensors.items()},
-        "dtype": " and ".join(sorted(dtypes)),
+        "parameters": sum(math.prod(tensor.shape) for tensor in found.stored.values()),
+        "tensors": {name: list(tensor.shape) for name, tensor in found.stored.items()},
+        "dtype": name_dtype(found.stored),
         "files": {file.name: file.stat().st_size for file in sorted(found.path.iterdir()) if file.is_file()},
         "vocabulary": {
             "size": found.tokenizer.size,
@@ -413,7 +468,7 @@ def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
         return {"bytes": path.stat().st_size}
     facts: dict[str, int | str] = {}
     config = read_object(path / CONFIG)
-    shapes = [tensor.shape for tensor in open_weights(path, shapes_only=True).tensors.values()]
+    shapes = [tensor.shape for tensor in join_scales(open_weights(path, shapes_only=True).tensors).values()]
     for fact, names in FACTS.items():
         numbers = [config[name] for name in names if isinstance(config.get(name), int)]
         if numbers and not (fact == "positions" and kind in ("seq2seq", "reader")):
@@ -439,6 +494,12 @@ _VERBS = {
 """The verbs that take a folder of ours, by its model_type."""
 
 
+def weights_line(facts: Mapping[str, Any]) -> str:
+    """The size of the weights and how they are stored, for `qkv info`."""
+    size, dtype = f"{facts['weight_bytes'] / 1e6:,.1f} MB", facts["dtype"]
+    return f"{size}, 8 bits" if dtype == "int8" else f"{size}, {dtype}"
+
+
 def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     vocabulary, words = vocabulary_line(facts["vocabulary"]), facts["record"].get("words")
     return [
@@ -450,7 +511,7 @@ def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         ("features", _features(facts["config"].get("features"), facts["record"].get("mix"))),
         ("parameters", f"{facts['parameters']:,}"),
-        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("weights", weights_line(facts)),
         ("vocabulary", vocabulary + ("" if words is None else f"; {words:,} words have a vector")),
         ("licence", facts["licence"] or ""),
         ("for", "; ".join(verb.format(facts["path"]) for verb in _VERBS.get(facts["model_type"], ()))),

@@ -4,6 +4,10 @@ A tensor is handed out as a view of the file mapped into memory (private: traini
 it is), or read into a tensor of the caller's. Reading does not go through the mapping, so that bytes which end up in
 other memory, such as a fused qkv or a converted half-precision weight, are not resident twice.
 
+Folders that only qkv reads may have their matrices in 8 bits (`join_scales`): X is int8, and X.scale, float32, has a
+number for each of its rows, the first dimension. A row is X[i] · scale[i], where the scale is its largest absolute
+value / 127. Vectors (biases, norms) are float16 there.
+
 The header of a safetensors file is parsed here, not by the safetensors package, for its byte offsets (that is what
 reading past the mapping needs) and for messages that say what is wrong with which file. The format: eight bytes with
 the header's length, little-endian; a JSON header of {name: {dtype, shape, data_offsets}}; then the data.
@@ -15,7 +19,7 @@ import pickle
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -55,7 +59,9 @@ class StoredTensor(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> torch.dtype: ...
+    def dtype(self) -> torch.dtype:
+        """As it is stored; int8 is read as float32."""
+
     def mapped(self) -> Tensor:
         """A view of the file, or a copy where the file's layout allows no view."""
 
@@ -274,6 +280,124 @@ def are_equal(one: StoredTensor, other: StoredTensor) -> bool:
                 return False
             left -= len(pieces[0])
     return True
+
+
+# 8 bits, a scale per row
+
+SCALE = ".scale"
+_LARGEST = 127
+
+
+@dataclass(frozen=True)
+class ScaledTensor:
+    """A tensor in 8 bits. Reading it gives float32, or the dtype of the destination."""
+
+    name: str
+    codes: StoredTensor
+    scale: StoredTensor
+
+    @property
+    def file(self) -> Path:
+        return self.codes.file
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.codes.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.codes.dtype
+
+    def mapped(self) -> Tensor:
+        scale = self.scale.mapped().float()
+        if not (scale.isfinite() & (scale >= 0)).all():
+            raise InputError(f"{self.file}: {self.name}{SCALE} has numbers that are negative or not finite. {_DAMAGED}")
+        return self.codes.mapped().float().mul_(scale.view(-1, *[1] * (len(self.shape) - 1)))
+
+    def read_into(self, destination: Tensor) -> None:
+        destination.view(self.shape).copy_(self.mapped())
+
+
+def join_scales(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """The tensors of a file without the scales, which are part of the tensors in 8 bits."""
+    found: dict[str, StoredTensor] = {}
+    for name, tensor in tensors.items():
+        base = name.removesuffix(SCALE)
+        if base != name and base in tensors and tensors[base].dtype == torch.int8:
+            continue
+        if tensor.dtype != torch.int8:
+            found[name] = tensor
+            continue
+        scale = tensors.get(name + SCALE)
+        if scale is None:
+            raise InputError(f"{tensor.file}: {name} is in 8 bits, and {name}{SCALE} is missing. {_DAMAGED}")
+        if not tensor.shape or scale.shape != tensor.shape[:1] or not scale.dtype.is_floating_point:
+            kind = str(scale.dtype).removeprefix("torch.")
+            raise InputError(
+                f"{tensor.file}: {name}{SCALE} has the shape {list(scale.shape)} ({kind}), and {name} "
+                f"{list(tensor.shape)} needs a number for each of its rows. {_DAMAGED}"
+            )
+        found[name] = ScaledTensor(name, tensor, scale)
+    return found
+
+
+def name_dtype(tensors: Mapping[str, StoredTensor]) -> str:
+    """How tensors are stored: "float16", "float16 and float32"; "int8" where matrices are in 8 bits."""
+    names = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
+    return "int8" if "int8" in names else " and ".join(sorted(names))
+
+
+class StorageError(NamedTuple):
+    """The relative error of rows, |stored − exact| / |exact|."""
+
+    largest: float
+    where: str  # the tensor with the largest
+    mean: float
+
+
+def encode_rows(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """(R, …) → the same in int8, and scales (R,).
+
+    >>> codes, scale = encode_rows(torch.tensor([[1.0, -2.54], [0.0, 0.0]]))
+    >>> codes.tolist(), [round(one, 4) for one in scale.tolist()]
+    ([[50, -127], [0, 0]], [0.02, 0.0])
+    """
+    rows = tensor.float().flatten(1)
+    scale = rows.abs().amax(1) / _LARGEST if rows.numel() else torch.zeros(len(rows))
+    codes = (rows / scale.clamp_min(torch.finfo(torch.float32).tiny)[:, None]).round_().clamp_(-_LARGEST, _LARGEST)
+    return codes.to(torch.int8).view(tensor.shape), scale
+
+
+def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dict[str, Tensor], StorageError]:
+    """Tensors to store as float32, float16, bfloat16 or int8, and the error against what they were."""
+    encoded: dict[str, Tensor] = {}
+    errors: dict[str, Tensor] = {}
+    for name, stored in tensors.items():
+        exact = stored.mapped()
+        if not exact.is_floating_point():
+            encoded[name] = exact.clone()
+            continue
+        check_finite({name: exact}, stored.file)
+        if dtype == "int8" and exact.dim() > 1:
+            codes, scale = encode_rows(exact)
+            encoded |= {name: codes, name + SCALE: scale}
+            after = codes.float() * scale.view(-1, *[1] * (exact.dim() - 1))
+        else:
+            # a copy, since safetensors refuses views of one file
+            encoded[name] = exact.to(torch.float16 if dtype == "int8" else getattr(torch, dtype), copy=True)
+            after = encoded[name].float()
+            if not after.isfinite().all():
+                raise InputError(
+                    f"{stored.file}: {name} has numbers of up to {exact.abs().max():.3g}, too large for {dtype}. Use "
+                    "bfloat16 or float32."
+                )
+        rows = exact.float().flatten(1) if exact.dim() > 1 else exact.float().view(1, -1)
+        length = rows.norm(dim=1)
+        errors[name] = ((after.view(rows.shape) - rows).norm(dim=1) / length)[length > 0]
+    worst = {name: float(error.max()) for name, error in errors.items() if len(error)}
+    where = max(worst, key=worst.__getitem__, default="")
+    every = torch.cat([*errors.values(), torch.zeros(0)])
+    return encoded, StorageError(worst.get(where, 0.0), where, float(every.double().mean()) if len(every) else 0.0)
 
 
 class SkipInit(TorchFunctionMode):

@@ -53,7 +53,7 @@ from qkv.models.family import (
     TakesHead,
 )
 from qkv.models.folders.own import CONFIG, WEIGHTS, OwnFolder, describe_folder, lines_of_ours, read_folder, save_folder
-from qkv.models.folders.weights import SkipInit
+from qkv.models.folders.weights import SkipInit, StoredTensor
 from qkv.models.plain.network import (
     READER_KINDS,
     EmbedderConfig,
@@ -242,7 +242,7 @@ def _open(path: Path, loading: Loading) -> Opened:
     tokenizer = _read_by(config.features, found.tokenizer, loading.spelled)
     with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(config, heads, labels=max(outputs, default=2), words=tokenizer)
-    _check(network, tensors, path, f"which a {config.kind} has")
+    _check(network, found.stored, path, f"which a {config.kind} has")
     if left_over := set(tensors) - {name for name, _ in network.named_parameters()}:
         raise InputError(f"{path / WEIGHTS} holds {listed(sorted(left_over))}, which a {config.kind} does not have.")
     # a shared module is stored once
@@ -258,7 +258,7 @@ def _names(config: Mapping[str, Any], name: str, path: Path) -> list[str]:
     return values
 
 
-def _check(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, who: str) -> list[str]:
+def _check(network: nn.Module, tensors: Mapping[str, StoredTensor], path: Path, who: str) -> list[str]:
     """Check that a folder has a network's parameters, in their shapes; return their names."""
     wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
     if missing := set(wanted) - set(tensors):
@@ -404,7 +404,7 @@ def read_features(
     config = sizes_of(kind, folder.config, folder.path / CONFIG)
     with torch.device("meta"), SkipInit():
         network = build(config)
-    names = _check(network, folder.tensors, folder.path, f"which {CONFIG} says it has")
+    names = _check(network, folder.stored, folder.path, f"which {CONFIG} says it has")
     return folder, config, {name: folder.tensors[name].float() for name in names}
 
 

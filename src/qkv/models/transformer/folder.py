@@ -46,10 +46,11 @@ from qkv.models.folders.own import (
     check_vocabulary,
     read_record,
     vocabulary_line,
+    weights_line,
     write_card,
     write_folder,
 )
-from qkv.models.folders.weights import SkipInit, StoredTensor, check_sizes, read_header
+from qkv.models.folders.weights import SkipInit, StoredTensor, check_sizes, join_scales, name_dtype, read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.precision import check_precision, set_precision
@@ -104,7 +105,7 @@ def _make_plan(folder: Path) -> _Plan:
     source, target = _tokenizers_of(folder)
     if not (folder / WEIGHTS).is_file():
         raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
-    plan = _Plan(folder, config, record, source, target, read_header(folder / WEIGHTS))
+    plan = _Plan(folder, config, record, source, target, join_scales(read_header(folder / WEIGHTS)))
     check_sizes(asdict(config), plan.tensors, folder / CONFIG)
     rows = {"source": config.source_vocabulary_size or config.vocabulary_size, "target": config.vocabulary_size}
     for side, tokenizer in zip(_SIDES, (source, target), strict=True):
@@ -153,6 +154,8 @@ def _facts(plan: _Plan) -> Facts:
         "languages": [plan.record.get("source_language"), plan.record.get("target_language")],
         "max_length": plan.record.get("max_length"),
         "parameters": sum(math.prod(tensor.shape) for tensor in plan.tensors.values()),
+        "dtype": name_dtype(plan.tensors),
+        "weight_bytes": (plan.path / WEIGHTS).stat().st_size,
         "vocabularies": [
             {name: getattr(one, name) for name in ("size", "kind", "lowercase", "segmenter")}
             for one in ([plan.source] if plan.source is plan.target else [plan.source, plan.target])
@@ -201,6 +204,7 @@ def lines_of_translation(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("sizes", ", ".join(f"{name} {value}" for name, value in facts["config"].items())),
         ("longest text", f"{longest} tokens" if longest else ""),
         ("parameters", f"{facts['parameters']:,}"),
+        ("weights", weights_line(facts) if "dtype" in facts else ""),
         ("vocabulary", sides[0]),
         ("BLEU", "; ".join(scores)),
         ("licence", facts["licence"] or ""),

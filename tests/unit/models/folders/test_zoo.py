@@ -11,11 +11,13 @@ import pytest
 import torch
 
 import qkv
+from qkv.cli.info import read_licence
 from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.folders import hub
 from qkv.models.folders.hub import locate
+from qkv.models.table import describe_model
 from tests.stories.test_bad_input import fails
 from tests.support.corpora import write_corpus
 from tests.support.stand_in import stand_in
@@ -152,10 +154,12 @@ def test_going_on_from_the_zoo_on_text_of_ones_own(folder: Path, tmp_path: Path)
 
 
 def test_help_names_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("fill", "embed", "attention", "tokenize", "finetune", "curve", "info"):
+    mini = dict.fromkeys(("fill", "attention", "tokenize", "finetune", "curve", "info"), "qkv-mini")
+    for verb, default in {**mini, "embed": "qkv-sentences", "similar": "qkv-words"}.items():
         assert main([verb, "--help"]) == 0
-        text = " ".join(capsys.readouterr().out.split())
-        assert "default: qkv-mini" in text and "env var: QKV_MODEL" in text, verb
+        text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # a line may end at a hyphen
+        variable = "QKV_VECTORS" if verb == "similar" else "QKV_MODEL"
+        assert f"default: {default}" in text and f"env var: {variable}" in text, verb
 
 
 # What is really in the package
@@ -166,20 +170,36 @@ def shipped() -> Path:
     return hub.find_shipped(hub.DEFAULT_MODEL)
 
 
-def test_the_zoo_is_whole_and_goes_into_the_wheel(shipped: Path) -> None:
+@pytest.mark.parametrize("name", hub.shipped_models())
+def test_the_zoo_is_whole_and_goes_into_the_wheel(name: str) -> None:
+    shipped = hub.find_shipped(name)
     files = {file.relative_to(shipped).as_posix() for file in shipped.rglob("*") if file.is_file()}
     sealed = {line.partition("  ")[2] for line in (shipped / hub.SUMS).read_text(encoding="utf-8").splitlines()}
     assert files == sealed | {hub.SUMS}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "README.md", "LICENSE"} < sealed
-    assert {"log.jsonl", "qkv.json", "tokenizer_config.json"} < sealed and any(
-        file.endswith(".toml") for file in sealed
-    )
+    assert {"config.json", "model.safetensors", "README.md", "LICENSE", "log.jsonl", "report.html"} < sealed
+    assert "qkv.json" in sealed and any(file.endswith(".toml") for file in sealed)
+    assert any(file.endswith("tokenizer.json") for file in sealed)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["*"]
-    assert [file for file in files if not any(fnmatch(file, pattern) for pattern in patterns)] == []
-    licence = f"src/qkv/zoo/{shipped.name}/LICENSE"
+    # a folder with a full stop in its name would be no package, and stay out of the wheel
+    assert [file for file in files if not any(fnmatch(Path(file).name, pattern) for pattern in patterns)] == []
+    assert not [file for file in files if "." in str(Path(file).parent).removeprefix(".")]
+    licence = f"src/qkv/zoo/{name}/LICENSE"
     assert any(fnmatch(licence, pattern) for pattern in project["project"]["license-files"])
-    assert (shipped / "model.safetensors").stat().st_size < 25_000_000
+    assert read_licence(shipped)["licence"] == "cc-by-sa-4.0", "as pyproject.toml says"
+
+
+@pytest.mark.parametrize("name", hub.shipped_models())
+def test_a_shipped_model_is_what_the_table_says(name: str) -> None:
+    one, facts = hub.ZOO[name], describe_model(hub.FOLDER / name)
+    assert set(one.default_for) <= {ability.name for ability in facts.abilities}
+    if one.writes:
+        assert [*one.reads, one.writes] == [facts.record["source_language"], facts.record["target_language"]]
+
+
+def test_the_zoo_is_small_enough_for_the_wheel() -> None:
+    sizes = {name: sum(file.stat().st_size for file in (hub.FOLDER / name).rglob("*")) for name in hub.shipped_models()}
+    assert sum(sizes.values()) < 64_000_000, sizes
 
 
 def test_the_shipped_model_is_a_bert_of_transformers(shipped: Path) -> None:
