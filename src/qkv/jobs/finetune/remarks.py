@@ -293,6 +293,11 @@ _CHEAPER = {
         "a list of names is the cheaper choice here. More examples, another model or a lower learning rate may help.",
         "在这里查词典更省事。可以增加样本、换模型或降低学习率再试。",
     ),
+    "overlap": Phrase(
+        "it does not read the question better than a comparison of words. Give more examples, another model or a lower "
+        "learning rate.",
+        "它对问题的理解不胜过比对词语。请增加样本、换模型或降低学习率再试。",
+    ),
 }
 """By baseline: what follows where it is not beaten."""
 
