@@ -223,6 +223,8 @@ def test_tokenize_steps(capsys: pytest.CaptureFixture[str], folder: str) -> None
     assert both["steps"] == steps and both["pair"] == "Cats" and both["pair_steps"][-1]["parts"] == ["cat", "##s"]
     shown = said(capsys, *words)
     assert "the second text gives" in shown and "cat" in shown and "猫" in shown
+    chinese = said(capsys, "--lang", "zh", *words[:2], "--steps", "--model", folder)
+    assert "切成词元" in chinese and not re.search("clean|fold|pieces", chinese)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "word", "character"])
