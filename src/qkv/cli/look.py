@@ -3,8 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -200,7 +199,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     from qkv.look.page import build_page
     from qkv.look.recording import MOST_RECORDED_BYTES
 
-    with exit_on_sigterm(), replaced_file(out) as part:
+    with replaced_file(out) as part:
         part.touch()  # fail early if the file cannot be written
         with fraction("asking") as moved:
             page, made = build_page(
@@ -212,24 +211,6 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     if made.left_out:
         more = f"{len(made.left_out)} more answers did not fit into {MOST_RECORDED_BYTES >> 20} MB"
         say(f"{more}; the page says so where they belong.")
-
-
-@contextmanager
-def exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that partial files are removed."""
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    try:
-        before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def serve(
@@ -251,6 +232,8 @@ def serve(
 
             # some browsers block until they are closed
             threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # at once, whatever is being computed
         try:
             server.run()
         except KeyboardInterrupt:

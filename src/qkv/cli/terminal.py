@@ -274,13 +274,13 @@ _MOST_LABELS = 40
 
 
 def print_result(result: Mapping[str, Any]) -> None:
-    """Print the result of a fine-tuning run: first a failure, or that the baselines are not beaten."""
-    from qkv.jobs.finetune.facts import explain_threshold
+    """Print the result of a fine-tuning run: first a failure, or how it compares with the baselines."""
+    from qkv.jobs.finetune.facts import ENOUGH, explain_few_answers, explain_threshold
 
     failure, verdict = result.get("failure"), result.get("verdict")
     if failure:
         console().print(_plain(f"{failure[language()]}\n"), style="bold red", markup=False, soft_wrap=True)
-    elif verdict and verdict["level"] != "good":
+    elif verdict:
         colon = "：" if language() == "zh" else ": "
         typer.echo(f"{translate(verdict['level'])}{colon}{_plain(verdict[language()])}\n")
     print_scores("held out", result["dev"])
@@ -299,7 +299,9 @@ def print_result(result: Mapping[str, Any]) -> None:
     found = result["calibration"]
     if found:
         error = found["expected_calibration_error"]
-        if found["temperature"] == 1.0:
+        if found["answers"] < ENOUGH:
+            typer.echo(getattr(explain_few_answers(found["answers"]), language()))
+        elif found["temperature"] == 1.0:
             write(f"calibration error {error['before']:.3f}; a temperature does not help, so none is used")
         else:
             write(

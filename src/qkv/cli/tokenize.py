@@ -11,7 +11,7 @@ import typer
 
 from qkv.cli.options import JsonOption, Noun, Verb, text_or_stdin
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import write
+from qkv.text.messages import translate, write
 
 if TYPE_CHECKING:
     from qkv.text.tokenizer import Tokenizer
@@ -233,4 +233,5 @@ def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bo
         if number:
             typer.echo()
         name = "gives" if len(found) == 1 else ("the first text gives", "the second text gives")[number]
-        print_table(["step", name], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one])
+        rows = [[translate(step), " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one]
+        print_table(["step", name], rows)

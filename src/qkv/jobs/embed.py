@@ -30,6 +30,7 @@ from qkv.data.pairs.groups import (
     GROUP_KINDS,
     GroupFile,
     check_scores_differ,
+    drop_known,
     files_of,
     hold_out_groups,
     make_table,
@@ -236,8 +237,8 @@ def read_training_texts(config: EmbedConfig, tell: Callable[[str], None]) -> Tex
         tell(f"{file.name}: {len(file.groups):,} rows of {GROUP_KINDS[file.kind]} ({file.about}){dropped}")
     if not dev:
         train, dev = _hold_out(train, choice.dev_share, tell)
-    # rows that were held out of the only training file share no text with the rest of it
-    for name, files in (("dev", dev if choice.dev or len(train) > 1 else ()), ("test", test)):
+    # rows that were held out share no text with those that are trained on
+    for name, files in (("dev", dev if choice.dev else ()), ("test", test)):
         _tell_known(name, train, files, tell)
     return TextData(tuple(train), dev, test)
 
@@ -267,11 +268,20 @@ def _hold_out(
                 f"{file.name} has {rows:,} rows: too few to hold some out (data.dev_share = {share:g}). "
                 "Add rows, or give others to measure with: --dev FILE."
             )
-        left_out = rows - len(kept.groups) - number
-        sharing = f", and {left_out:,} that share a text with them are dropped" if left_out else ""
-        tell(f"{file.title}: {number:,} rows are held out for evaluation{sharing}")
         parts.append((kept, held))
-    return [kept for kept, _ in parts], tuple(held for _, held in parts if held.groups)
+    known = {fold_text(text) for _, held in parts for group in held.groups for text in group.every_text()}
+    trained = [drop_known(kept, known) if len(parts) > 1 else kept for kept, _ in parts]
+    for file, kept, (_, held) in zip(train, trained, parts, strict=True):
+        left_out = len(file.groups) - len(kept.groups) - len(held.groups)
+        sharing = f", and {left_out:,} that share a text with held-out ones are dropped" if left_out else ""
+        if not kept.groups:
+            raise InputError(
+                f"{file.name}: every row shares a text with rows that are held out for evaluation, here or in another "
+                "file. Give others to measure with: --dev FILE."
+            )
+        if held.groups or left_out:
+            tell(f"{file.title}: {len(held.groups):,} rows are held out for evaluation{sharing}")
+    return trained, tuple(held for _, held in parts if held.groups)
 
 
 def _divide(file: GroupFile, share: float) -> tuple[GroupFile, GroupFile]:
