@@ -66,7 +66,7 @@ def look(
         typer.Option(
             "--view",
             metavar="NAME",
-            help="Initial view: attention, fill, meanings, positions, translation, vectors, tasks or recurrence.",
+            help="Initial view: attention, fill, next, meanings, positions, translation, vectors, tasks or recurrence.",
         ),
     ] = None,
     lang: Annotated[
@@ -101,8 +101,9 @@ def look(
 ) -> None:
     """Explore a model on a page in your browser, offline.
 
-    Views: attention of every head and its computation, masked words, one word in many sentences, positions, translation
-    step by step, word vectors, predictions of fine-tuned models, recurrent states and gates; as the model supports.
+    Views: attention of every head and its computation, masked words, next words, one word in many sentences, positions,
+    translation step by step, word vectors, predictions of fine-tuned models, recurrent states and gates; as the model
+    supports.
 
     \b
     qkv look

@@ -14,9 +14,10 @@ from qkv.errors import InputError, did_you_mean
 from qkv.look.attention import attention, show_inputs, show_steps
 from qkv.look.examples import EXAMPLES
 from qkv.look.meanings import compare_meanings
+from qkv.look.next_words import show_next_words
 from qkv.look.positions import compare_order, show_positions
 from qkv.look.predictions import fill_blanks, run_task, score_next_sentence
-from qkv.look.recurrence import show_next_words, show_states
+from qkv.look.recurrence import show_states
 from qkv.look.subject import Subject, describe_models
 from qkv.look.translating import show_beam_steps, show_translation
 from qkv.look.vectors import show_analogy, show_neighbours, show_word_map

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import Module
 
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
@@ -24,12 +25,14 @@ from qkv.models.family import (
     HAS_TASK,
     JUDGES_PAIRS,
     LOOKS_UP,
+    PREDICTS_NEXT,
     RECURS,
     SHOWS_LAYERS,
     TRANSLATES,
     Ability,
     Facts,
     Opened,
+    PredictsNext,
 )
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.folders.weights import check_finite
@@ -38,12 +41,13 @@ from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import detect_task
 from qkv.tasks.translate import TranslationNetwork
 
-VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
+VIEWS = ("attention", "fill", "next", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
 """In the order of the page."""
 VIEW_BY_ABILITY: dict[Ability[Any], str] = {
     ATTENDS: "attention",
     FILLS: "fill",
     JUDGES_PAIRS: "fill",
+    PREDICTS_NEXT: "next",
     SHOWS_LAYERS: "meanings",
     TRANSLATES: "translation",
     LOOKS_UP: "vectors",
@@ -141,15 +145,25 @@ class Subject:
             raise self.refusal("no_recurrence", f"{f'a {kind}, ' if kind else ''}which has no recurrent layer")
         return self.opened.ability(RECURS)
 
+    @property
+    def predicts_next(self) -> PredictsNext:
+        if not self.has(PREDICTS_NEXT):
+            raise self.refusal("no_next_words", "which does not predict the next word")
+        return self.opened.ability(PREDICTS_NEXT)
+
     def load(self) -> None:
         """Load the weights. Raises InputError if they are unusable, NaN and infinite ones included."""
+        networks: list[Module] = []
         if self.is_table:
             check_finite({"vectors": self.vectors.vectors}, self.path)
-            return
-        network = self.translator.network if self.translates else self.model.network
-        check_finite(dict(network.named_parameters()), self.path)
-        if not self.translates and self.has(RECURS):
-            check_finite(dict(self.recurrent.named_parameters()), self.path)
+        else:
+            networks.append(self.translator.network if self.translates else self.model.network)
+        if self.has(PREDICTS_NEXT):
+            networks.append(self.predicts_next.network)
+        elif self.has(RECURS) and not self.translates:
+            networks.append(self.recurrent)
+        for network in networks:
+            check_finite(dict(network.named_parameters()), self.path)
 
     def refusal(self, code: str, why: str) -> RefusalError:
         return RefusalError(

@@ -30,13 +30,13 @@ import { hash, restore, set, state, subscribe } from "look/state.js";
 import { aborted, ask, recorded, Refusal, room as asked } from "look/wire.js";
 import { add, kindName, refusalText, t } from "look/words.js";
 
-const VIEWS = ["attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence"];
+const VIEWS = ["attention", "fill", "next", "meanings", "positions", "translation", "vectors", "tasks", "recurrence"];
 const LACKS = {
-  attention: "no_attention", fill: "no_mask_head", meanings: "no_meanings", positions: "no_positions",
+  attention: "no_attention", fill: "no_mask_head", next: "no_next_words", meanings: "no_meanings", positions: "no_positions",
   translation: "no_translation", vectors: "no_vectors", tasks: "no_task", recurrence: "no_recurrence",
 };
 const ASKS = { // what a view's picture is made of; by this a saved page knows which examples it can show
-  attention: ["attention"], fill: ["fill", "next_sentence"], meanings: ["meanings"], positions: ["order"],
+  attention: ["attention"], fill: ["fill", "next_sentence"], next: ["next_words"], meanings: ["meanings"], positions: ["order"],
   translation: ["translate"], vectors: ["neighbours", "analogy"], tasks: ["task"], recurrence: ["states"],
 };
 const ASKED_ANEW = ["text", "pair", "model", "compare", "view"]; // what makes older questions idle

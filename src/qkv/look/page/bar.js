@@ -13,7 +13,7 @@ import { kindName, refusalText, t } from "look/words.js";
 const QUIET = 250; // milliseconds without a key after which a text is taken
 const THEMES = { system: "system", light: "sun", dark: "moon" }; // and their icons, in the order of the switch
 const KEYS = [
-  ["1 – 8", "key.views"], ["/", "key.text"], ["Ctrl + Enter", "key.now"], ["e", "key.examples"], ["l", "key.lang"],
+  ["1 – 9", "key.views"], ["/", "key.text"], ["Ctrl + Enter", "key.now"], ["e", "key.examples"], ["l", "key.lang"],
   ["d", "key.theme"], ["Esc", "key.escape"], ["?", "key.help"],
 ];
 
