@@ -5,6 +5,7 @@ once, but loads no weights. The views follow from the model's abilities (models/
 """
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from torch.nn import Module
 
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
+from qkv.errors import InputError
 from qkv.look.wire import TEXT_LIMIT, RefusalError
 from qkv.models.encoder import Encoder
 from qkv.models.family import (
@@ -29,11 +31,13 @@ from qkv.models.family import (
     RECURS,
     SHOWS_LAYERS,
     TRANSLATES,
+    WRITES,
     Ability,
     Facts,
     Opened,
     PredictsNext,
 )
+from qkv.models.folders import hub
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.folders.weights import check_finite
 from qkv.models.table import describe_model, open_model
@@ -176,6 +180,24 @@ def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | No
     text = os.fspath(name)
     file = Path(os.path.expanduser(text))
     return Subject(text, describe_model(file if file.is_file() else locate(text)), threads)
+
+
+DEMO_RUN = Path("qkv-demo", "finetune")
+"""What `qkv demo` fine-tunes, from the folder where it ran: the one model of the default page with a task."""
+
+
+def open_shipped(threads: int | None = None) -> list[Subject]:
+    """The models that came with this copy of qkv: the default first, then what writes, so that a page opens with these;
+    and the run of `qkv demo`, if it is in the current folder. Loads no weights."""
+    names = [name for name in hub.MODELS if (hub.FOLDER / name).is_dir()] or [DEFAULT_MODEL]
+    found = [open_subject(name, threads) for name in names]
+    found.sort(key=lambda one: (one.name != DEFAULT_MODEL, not one.has(WRITES)))
+    if (DEMO_RUN / "model" / "config.json").is_file():
+        try:
+            found.append(open_subject(DEMO_RUN, threads))
+        except InputError as error:  # of a demonstration long ago, perhaps: no reason to show nothing
+            warnings.warn(f"{DEMO_RUN} is left out of the page. {error}", stacklevel=2)
+    return found
 
 
 VERSION = 1

@@ -162,9 +162,13 @@ function lacking(id) {
   }
   const can = VIEWS.filter(view => has(view));
   return h("section", { class: "view lacking", data: { view: id, ready: "1" } }, note,
+    !others.length && h("p", { class: "note live" }, alive(id)),
     can.length && h("p", { class: "row" }, h("span", { class: "soft" }, t("can", { model: one.title })),
       can.map(view => press("chip", () => go(view), t("view." + view)))));
 }
+
+// What would make a view live that no subject has.
+const alive = id => [t("live." + id), room.subjects.length === 1 && t("live.all")].filter(Boolean).join(" ");
 
 async function opened(id) {
   const mine = (turn += 1);
@@ -251,7 +255,8 @@ function themed() {
 function closed(id) {
   const one = subject();
   if (one && !room.subjects.some(other => has(id, other))) {
-    return refusalText(new Refusal(LACKS[id], "", { model: one.title, kind: kindName(one) }));
+    const lacks = room.subjects.length === 1 ? refusalText(new Refusal(LACKS[id], "", { model: one.title, kind: kindName(one) })) : t("rail.nobody");
+    return `${lacks} ${alive(id)}`;
   }
   return one && recorded() && !anythingOf(id) ? t("rail.not_saved") : "";
 }
@@ -321,6 +326,7 @@ function mended(found) {
   if (!room.subjects[state.model]) state.model = 0;
   if (state.compare !== null && !room.subjects[state.compare]) state.compare = null;
   if (found.view === undefined) state.view = VIEWS.find(id => has(id)) ?? state.view;
+  else if (found.model === undefined && !has(state.view)) state.model = Math.max(0, room.subjects.findIndex(one => has(state.view, one)));
   given = Boolean(found.text);
   const first = room.examples?.attention?.find(one => one.lang === state.lang);
   if (!state.text) state.text = first?.set.text ?? "";
