@@ -25,6 +25,7 @@ RAIN_ZH = (
     "不下来。它们互相碰撞、合并，或者水汽在冰晶上冻结，水滴才越长越大。等到一滴水变成原来的大约一百万倍重，气流再也托不住它了"
     "。雪在半路上融化，快到地面时又冻住，落下来的就是冰粒。时间短、来势猛的降水叫阵雨。"
 )
+LONDON = "She was born in London and studied at the University of Oxford."
 FRIDGE = ("She opened the fridge to make breakfast.", "There was not a single egg left.")
 FISH = "These fish live in the deep sea and eat small shrimps."
 MUSEUM = ("The museum opened in 1900.", "It was closed during the war.")
@@ -153,7 +154,7 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "title": {"en": "She was … in London and studied …", "zh": "She was … in London and studied …"},
             "lang": "en",
             "set": {
-                "text": "She was born in London and studied at the University of Oxford.",
+                "text": LONDON,
                 "fill": {"hide": "8-12 42-52"},
             },
         },
@@ -211,6 +212,44 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "title": {"en": "下一句: no (Chinese)", "zh": "下一句：不是"},
             "lang": "zh",
             "set": {"text": POET_ZH[0], "pair": DEEP_SEA, "fill": {"hide": "5-6"}},
+        },
+    ],
+    "next": [
+        {
+            "title": {"en": "born in …: one side, two sides", "zh": "born in ……：看一边与看两边"},
+            "lang": "en",
+            "set": {"text": LONDON, "next": {"at": LONDON.index("London")}},
+        },
+        {
+            "title": {"en": "She drank a cup of …", "zh": "She drank a cup of ……"},
+            "lang": "en",
+            "set": {"text": "She drank a cup of"},
+        },
+        {
+            "title": {"en": "my dog is hairy", "zh": "my dog is hairy"},
+            "lang": "en",
+            "set": {"text": "my dog is hairy", "next": {"at": 10}},
+        },
+        {"title": {"en": "because it was too …", "zh": "because it was too ……"}, "lang": "en", "set": {"text": TIRED}},
+        {
+            "title": {"en": "北京是中国的首 … (the capital of China)", "zh": "北京是中国的首……"},
+            "lang": "zh",
+            "set": {"text": "北京是中国的首都。", "next": {"at": 7}},
+        },
+        {
+            "title": {"en": "床前明月 … (a poem of the Tang)", "zh": "床前明月……"},
+            "lang": "zh",
+            "set": {"text": "床前明月光，疑是地上"},
+        },
+        {
+            "title": {"en": "我请 … (I treat: who pays)", "zh": "我请……"},
+            "lang": "zh",
+            "set": {"text": "我请客", "next": {"at": 2}},
+        },
+        {
+            "title": {"en": "干哈呢 (what are you up to, north-eastern)", "zh": "干哈呢（东北话）"},
+            "lang": "zh",
+            "set": {"text": "你干哈呢", "next": {"at": 2}},
         },
     ],
     "meanings": [

@@ -6,9 +6,9 @@
     opened.ability(FILLS).scores(batch, places)     # an InputError that says what it can do instead, where it cannot
 
 An ability is a key with the type of what it gives. Where every family gives the same thing, that is a dataclass of this
-file, made of a network and facts about it (Encodes, Fills, HasTask, TakesHead, Writes, Translates); what families do in
-their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of the network
-itself, which yields its layers: these abilities give the network.
+file, made of a network and facts about it (Encodes, Fills, PredictsNext, HasTask, TakesHead, Writes, Translates); what
+families do in their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of
+the network itself, which yields its layers: these abilities give the network.
 
 Not here: importing a family (models/table.py does, when a folder of it is met).
 
@@ -32,7 +32,7 @@ from qkv.models.folders.fields import SentenceFiles
 from qkv.models.folders.own import collect_facts
 from qkv.models.folders.weights import SkipInit
 from qkv.report.bilingual import Phrase
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 if TYPE_CHECKING:  # for what translates alone
     from qkv.data.pairs.batching import Languages
@@ -132,6 +132,17 @@ class JudgesPairs:
         pooled = self.network.encoder(**batch.inputs()).pooled
         assert pooled is not None, "a next-sentence head comes with a pooler"
         return self.network.predict("next_sentence", pooled)
+
+
+@dataclass(frozen=True)
+class PredictsNext:
+    """Predicts the token after each token of a text from those to its left; ELMo also that before, from its right."""
+
+    network: nn.Module
+    scores: Callable[[Encoded], Mapping[str, Tensor]]  # of one row: logits (N, V), "forward" and perhaps "backward"
+    begin_id: int | None  # the special token before a text, and
+    end_id: int | None  # after it; None: the network reads none there
+    max_length: int | None = None  # tokens of a row; None: any number
 
 
 @dataclass(frozen=True)
@@ -363,6 +374,7 @@ FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --m
 """It takes no head itself; an untrained encoder is put on it (`scratch:lookup --embeddings`)."""
 SHOWS_LAYERS: Ability[nn.Module] = Ability("shows_layers", "show the vectors of its layers", "qkv look {}")
 RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv look {}")
+PREDICTS_NEXT: Ability[PredictsNext] = Ability("predicts_next", "predict the next word", "qkv look {}")
 NAMED_ABILITIES: tuple[Ability[Any], ...] = (
     *(HAS_TASK, WRITES, TRANSLATES, FILLS, JUDGES_PAIRS, LOOKS_UP, ENCODES, ATTENDS, TAKES_HEAD, FEEDS),
 )

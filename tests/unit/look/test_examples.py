@@ -16,6 +16,7 @@ from tests.support.bench_modules import bench_module
 EVERY = [(view, example) for view, examples in EXAMPLES.items() for example in examples]
 OWN = {
     "fill": {"hide"},
+    "next": {"at"},
     "meanings": {"word", "sentences"},
     "positions": {"text", "other"},
     "vectors": {"word", "a", "b", "c"},

@@ -71,7 +71,7 @@ def test_a_part_is_there_or_refused(subjects: dict[str, Subject], name: str, par
 
 
 def test_every_view_but_positions_shows_what_a_model_can_be_asked() -> None:
-    assert {*VIEW_BY_ABILITY.values(), "positions"} == set(VIEWS) and len(set(VIEWS)) == len(VIEWS) == 8
+    assert {*VIEW_BY_ABILITY.values(), "positions"} == set(VIEWS) and len(set(VIEWS)) == len(VIEWS) == 9
 
 
 def test_titles(tmp_path: Path, subjects: dict[str, Subject]) -> None:

@@ -1,12 +1,18 @@
 """Folders of ELMo (models/folders/own.py): the whole network, and what a task finds below it."""
 
+from functools import partial
+
+from torch import Tensor
+
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
-from qkv.models.family import RECURS, Feeds, Loading
+from qkv.models.family import RECURS, Feeds, Loading, PredictsNext
 from qkv.models.folders.own import OwnFolder
-from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
+from qkv.models.plain.folder import LanguageModel, PredictsWith, family_below, load_whole, read_features
+from qkv.nn.recurrent_stack import DIRECTIONS
+from qkv.nn.words import spell
 from qkv.report.bilingual import Phrase
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 
 class _Spelled(LanguageModel):
@@ -32,6 +38,16 @@ def _whole(below: LanguageModel, loading: Loading) -> Elmo:
     return load_whole(Elmo(below.features, tokens_by_id(below.tokenizer)), below.folder, loading)
 
 
+def _predicts(network: Elmo, tokenizer: Tokenizer) -> PredictsNext:
+    return PredictsNext(network, partial(_scores, network), tokenizer.cls_id, tokenizer.sep_id)
+
+
+def _scores(network: Elmo, row: Encoded) -> dict[str, Tensor]:
+    """(N, V) of each direction. A word that is not in the vocabulary is spelled, as any other."""
+    x = network.characters(spell(row.tokens, network.config.longest))  # (N, P)
+    return {way: network.predict(network.read(way, x, (len(x),))[0][-1]) for way in DIRECTIONS}
+
+
 ELMO = family_below(
     "elmo",
     Phrase("an ELMo, which gives vectors of words in their sentence", "ELMo，可给出词在句中的向量"),
@@ -39,4 +55,5 @@ ELMO = family_below(
     _feeds,
     {RECURS: _whole},
     features=ElmoConfig,
+    predicts=PredictsWith(RECURS, _predicts),
 )

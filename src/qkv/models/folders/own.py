@@ -457,6 +457,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "width": ("hidden_size", "n_embd", "d_model", "width", "embedding_width"),
     "vocabulary": ("vocab_size", "vocabulary_size"),
     "positions": ("max_position_embeddings", "n_positions", "max_length"),
+    "context": ("context",),
 }
 """By fact, what config.json calls it; the first that is there and a number."""
 

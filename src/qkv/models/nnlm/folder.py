@@ -2,18 +2,31 @@
 
 from functools import partial
 
+import torch
+from torch import Tensor
+
 from qkv.config import merge
-from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Loading
+from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Loading, PredictsNext
 from qkv.models.folders.own import CONFIG
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.plain.folder import family_below, load_whole
+from qkv.models.plain.folder import PredictsWith, family_below, load_whole
 from qkv.models.word2vec.folder import StoredTable, open_stored_table, words_of
 from qkv.report.bilingual import Phrase
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 
 def _whole(below: StoredTable, loading: Loading) -> NNLM:
     folder = below.folder
     return load_whole(NNLM(merge(NNLMConfig(1), folder.config, str(folder.path / CONFIG))), folder, loading)
+
+
+def _predicts(network: NNLM, tokenizer: Tokenizer) -> PredictsNext:
+    return PredictsNext(network, partial(_scores, network), network.config.begin_id, end_id=None)
+
+
+def _scores(network: NNLM, row: Encoded) -> dict[str, Tensor]:
+    """(N, V)"""
+    return {"forward": network.predict(network(torch.tensor(row.ids), torch.arange(len(row.ids))))}
 
 
 NNLM_FAMILY = family_below(
@@ -22,4 +35,5 @@ NNLM_FAMILY = family_below(
     "nnlm",
     partial(open_stored_table, name="embedding.weight"),
     {LOOKS_UP: words_of, SHOWS_LAYERS: _whole},
+    predicts=PredictsWith(SHOWS_LAYERS, _predicts),
 )

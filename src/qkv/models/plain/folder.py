@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,7 @@ from qkv.models.family import (
     ENCODES,
     FEEDS,
     HAS_TASK,
+    PREDICTS_NEXT,
     RECURS,
     SHOWS_LAYERS,
     TAKES_HEAD,
@@ -49,6 +50,7 @@ from qkv.models.family import (
     Head,
     Loading,
     Opened,
+    PredictsNext,
     Saving,
     TakesHead,
 )
@@ -421,6 +423,13 @@ OwnParts = Mapping[Ability[Any], Callable[[Any, Loading], Any]]
 """Abilities of one family, in addition to those of all."""
 
 
+class PredictsWith(NamedTuple):
+    """How a family predicts the next token."""
+
+    ability: Ability[Any]  # gives the whole network, which is then loaded once for both
+    make: Callable[[Any, Tokenizer], PredictsNext]
+
+
 def family_below(
     name: str,
     about: Phrase,
@@ -428,8 +437,11 @@ def family_below(
     feeds: Callable[[OwnFolder], Feeds],
     own: OwnParts,
     features: type[EmbedderConfig] | None = None,
+    predicts: PredictsWith | None = None,
 ) -> Family:
-    """A family that gives vectors of words; `own` are its abilities beyond those of all such families."""
+    """A family that gives vectors of words; `own` are its abilities beyond those of all such families, and of a
+    language model `predicts`."""
+    names = (*own, *(() if predicts is None else (PREDICTS_NEXT,)), ENCODES, FEEDS, SHOWS_LAYERS)
 
     def facts_of(folder: OwnFolder) -> Facts:
         sizes = None
@@ -442,7 +454,7 @@ def family_below(
             folder.path,
             about,
             view_kind,
-            tuple(dict.fromkeys((*own, ENCODES, FEEDS, SHOWS_LAYERS))),
+            tuple(dict.fromkeys(names)),
             describe_folder(folder),
             record=folder.record,
             sizes=sizes,
@@ -453,12 +465,14 @@ def family_below(
 
     def open_folder(path: Path, loading: Loading) -> Opened:
         folder = read_folder(path, name)
-        return open_below(facts_of(folder), feeds(folder), own, loading)
+        return open_below(facts_of(folder), feeds(folder), own, loading, predicts)
 
     return Family(name, (name,), about, describe, open_folder, lines_of_ours)
 
 
-def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> Opened:
+def open_below(
+    facts: Facts, below: Feeds, own: OwnParts, loading: Loading, predicts: PredictsWith | None = None
+) -> Opened:
     tokenizer = _read_by(below.features, below.tokenizer, loading.spelled)
     parts: dict[Ability[Any], Callable[[], Any]] = {
         ENCODES: partial(_encodes, below, tokenizer, loading),
@@ -467,7 +481,10 @@ def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> O
     }
     parts |= {kind: partial(part, below, loading) for kind, part in own.items()}
     config = _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id)
-    return Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
+    opened = Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
+    if predicts is not None:
+        parts[PREDICTS_NEXT] = lambda: predicts.make(opened.ability(predicts.ability), tokenizer)
+    return opened
 
 
 def _lookup(vocabulary_size: int, width: int, features: EmbedderConfig | None, pad_id: int = 0) -> ReaderConfig:

@@ -6,19 +6,22 @@ as long as one likes; what a row remembers is one vector a layer.
 Shapes: N tokens of all rows, R prompts, Q rows (hypotheses of all prompts), V vocabulary.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from qkv.data.batch import Packing
 from qkv.errors import InputError
-from qkv.models.family import RECURS, WRITES, Feeds, Loading, Writes
+from qkv.models.family import RECURS, WRITES, Feeds, Loading, PredictsNext, Writes
 from qkv.models.folders.own import OwnFolder
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
+from qkv.models.plain.folder import LanguageModel, PredictsWith, family_below, load_whole, read_features
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
 from qkv.nn.recurrent_stack import States
 from qkv.report.bilingual import Phrase
 from qkv.search.decoding import Stepped
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 
 class RecurrentState:
@@ -80,6 +83,16 @@ def _writes(below: LanguageModel, loading: Loading) -> Writes:
     return Writes(RecurrentWriting(network), tokenizer, tokenizer.cls_id, tokenizer.sep_id, True, None, never)
 
 
+def _predicts(network: RNNLM, tokenizer: Tokenizer) -> PredictsNext:
+    return PredictsNext(network, partial(_scores, network), tokenizer.cls_id, end_id=None)
+
+
+def _scores(network: RNNLM, row: Encoded) -> dict[str, Tensor]:
+    """(N, V)"""
+    hidden, _ = network(torch.tensor(row.ids), (len(row.ids),))
+    return {"forward": network.predict(hidden)}
+
+
 RNNLM_FAMILY = family_below(
     "rnnlm",
     Phrase("a recurrent language model", "循环神经网络语言模型"),
@@ -87,4 +100,5 @@ RNNLM_FAMILY = family_below(
     _feeds,
     {WRITES: _writes, RECURS: _whole},
     features=RNNLMConfig,
+    predicts=PredictsWith(RECURS, _predicts),
 )
