@@ -382,8 +382,8 @@ class EmbedSession:
             if config.teacher is not None:
                 check_folder_sha256(locate(config.teacher), config.teacher_sha256)
         self.opened = open_student(Path(config.model))
-        self.teacher = None if config.teacher is None else open_teacher(
-            Path(config.teacher), self.device, config.train.precision
+        self.teacher = (
+            None if config.teacher is None else open_teacher(Path(config.teacher), self.device, config.train.precision)
         )
         config = _resolve_reading(config, self.opened, tell)
         data = read_training_texts(config, tell if begins else Silent().message)

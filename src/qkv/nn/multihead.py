@@ -4,8 +4,8 @@ Each function here is an `Attend`: the layers call the one they are given. `expl
 one that returns its weights.
 
 On a GPU packed rows go through variable-length flash attention, which needs bf16 or fp16 (rows of up to 128 tokens have
-their own kernel, nn/gpu/short_attention.py). It has no CPU kernel; there, rows of equal length go through SDPA together, with
-neither mask nor padding.
+their own kernel, nn/gpu/short_attention.py). It has no CPU kernel; there, rows of equal length go through SDPA
+together, without mask and padding.
 
 Shapes: tokens come before heads, the layout of a linear layer's output and of packed rows: (B, T, H, K) padded,
 (N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.
