@@ -250,7 +250,7 @@ def convert(
     for note in opened.notes:
         say(f"note: {note}")
     if fold is not None:
-        from qkv.text.unknown import add_folding, check_fold, read_folds
+        from qkv.text.folding import add_folding, check_fold, read_folds
 
         check_fold(names := read_folds(fold), opened.tokenizer.kind, opened.tokenizer.segmenter)
         add_folding(opened.tokenizer.backend, names)

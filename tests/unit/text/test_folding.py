@@ -4,15 +4,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokenizers import normalizers
 
 import qkv
 from qkv.cli.main import main
-from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
+from qkv.data.corpus.encode import how_it_cuts
 from qkv.errors import InputError
 from qkv.models.folders.hub import locate
-from qkv.text import unknown
+from qkv.text import folding
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.unknown import add_folding, fold_text
+from qkv.text.folding import FOLDS, add_folding, find_folds, fold_text, folds_before_bert
 from qkv.text.vocabulary import Kind
 
 TEXTS = ["ＡＢＣ abc １２３ 123 好的，ok", "good😡😡 好🎉", "ok😡", "abc 好 good"] * 3
@@ -65,21 +66,35 @@ def test_the_package_is_needed_to_write_a_folder_not_to_read_it(
     pytest.importorskip("opencc")
     Tokenizer.train(["這個"], min_frequency=1, vocabulary_size=20, fold=["simplified"]).save(tmp_path / "t")
     monkeypatch.setitem(sys.modules, "opencc", None)
-    unknown._simplified.cache_clear()
+    folding._simplified.cache_clear()
     found = Tokenizer.load(tmp_path / "t")
     assert found.unk_id not in found.encode_ids(["這個"])[0]
     assert main(["convert", "qkv-mini", str(tmp_path / "m"), "--fold", "simplified"]) == 2
     assert "pip install 'qkv[zh]'" in capsys.readouterr().err and not (tmp_path / "m").exists()
 
 
-def test_a_corpus_is_encoded_alike() -> None:
-    import numpy as np
+def test_foldings_are_recognised_and_never_twice() -> None:
+    backend = Tokenizer.load(locate("qkv-mini")).backend
+    fold = list(find_folds(backend))
+    for name in ("emoji", "width", "emoji", "width"):
+        add_folding(backend, [name])
+        fold = [one for one in FOLDS if one in (*fold, name)]
+        assert find_folds(backend) == folds_before_bert(backend) == tuple(fold)
+    state = backend.to_str()
+    assert state.count('"Precompiled"') == state.count('"Split"') == 1
+    backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.BertNormalizer()])
+    assert find_folds(backend) == ("width", "emoji") and folds_before_bert(backend) is None
 
-    folded = Tokenizer.train(TEXTS, "wordpiece", 80, min_frequency=1, fold=["width", "emoji"])
-    text = TEXTS[0]
-    found = CorpusEncoder(folded).encode(text, np.array([0]), np.array([len(text)]))
-    assert found.ids.tolist() == folded.encode_ids([text])[0]
-    assert how_it_cuts(folded) == "somehow"
+
+def test_simplified_is_recognised() -> None:
+    pytest.importorskip("opencc")
+    tokenizer = Tokenizer.train(["这个ab"], min_frequency=1, vocabulary_size=20, fold=["simplified"])
+    assert find_folds(tokenizer.backend) == ("simplified",) and tokenizer.lowercase
+    add_folding(tokenizer.backend, ["width", "simplified"])
+    assert find_folds(tokenizer.backend) == ("width", "simplified")
+    assert Tokenizer(tokenizer.backend, "wordpiece").lowercase
+    assert how_it_cuts(tokenizer) == "somehow"
+    assert tokenizer.encode("這Ａ").tokens == tokenizer.encode("这a").tokens
 
 
 def test_wrong_foldings() -> None:
