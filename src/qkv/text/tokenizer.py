@@ -24,6 +24,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
 
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json
 from qkv.text.backend import (
     BYTE_PAIR,
@@ -350,6 +351,21 @@ class Tokenizer:
             texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
         )
         return cls._of(tokens, kind, lowercase, segmenter, fold)
+
+    def with_tokens(self, new: Sequence[str]) -> "Tokenizer":
+        """A copy with more words in its vocabulary; old ids are unchanged."""
+        state = json.loads(self.backend.to_str())
+        vocabulary = state["model"]["vocab"]
+        if len(vocabulary) != self.size:
+            beyond = [token for token in self.vocabulary if token not in vocabulary] or ["…"]
+            raise InputError(
+                f"The vocabulary cannot be extended: it has gaps, or added tokens after its end ({listed(beyond)})."
+            )
+        vocabulary |= {token: number for number, token in enumerate(new, self.size)}
+        grown = copy(self)
+        grown.backend = tokenizers.Tokenizer.from_str(json.dumps(state))
+        grown.vocabulary, grown.size = self.vocabulary | vocabulary, len(vocabulary)
+        return grown
 
     # Text to ids
 

@@ -12,8 +12,8 @@ from qkv.data.corpus.encode import how_it_cuts
 from qkv.errors import InputError
 from qkv.models.folders.hub import locate
 from qkv.text import folding
-from qkv.text.tokenizer import Tokenizer
 from qkv.text.folding import FOLDS, add_folding, find_folds, fold_text, folds_before_bert
+from qkv.text.tokenizer import Tokenizer
 from qkv.text.vocabulary import Kind
 
 TEXTS = ["ＡＢＣ abc １２３ 123 好的，ok", "good😡😡 好🎉", "ok😡", "abc 好 good"] * 3
