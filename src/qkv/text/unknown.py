@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from qkv.text.folding import EMOJI, FOLDS, NARROW
+from qkv.text.folding import EMOJI, FOLDS, NARROW, find_folds
 
 _EXAMINED, _EXAMINED_CHARACTERS = 1000, 1_000_000
 SHARE = 0.01
@@ -167,6 +167,8 @@ class UnknownCounter:
                     self._characters.update(self._words[word])
 
     def facts(self) -> UnknownFacts:
+        backend = getattr(self._tokenizer, "backend", None)
+        done = () if backend is None else find_folds(backend)
         return UnknownFacts(
             self._n_texts,
             self._n_tokens,
@@ -174,7 +176,7 @@ class UnknownCounter:
             self._n_affected,
             self._n_unreadable,
             dict(self._characters.most_common(20)),
-            [name for name in FOLDS if self._helps(name)],
+            [name for name in FOLDS if name not in done and self._helps(name)],
         )
 
     def _helps(self, fold: str) -> bool:

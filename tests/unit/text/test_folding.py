@@ -15,6 +15,7 @@ from qkv.text import folding
 from qkv.text.folding import FOLDS, add_folding, find_folds, fold_text, folds_before_bert
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.vocabulary import Kind
+from tests.support.folders import make_folder
 
 TEXTS = ["ＡＢＣ abc １２３ 123 好的，ok", "good😡😡 好🎉", "ok😡", "abc 好 good"] * 3
 
@@ -44,6 +45,8 @@ def test_transformers_reads_the_same(tmp_path: Path) -> None:
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "t")
     for text in [*TEXTS, "ＡＢＣ１２３good😡x", "這 個們ＡＢ"]:
         assert theirs(text)["input_ids"] == folded.encode(text).ids
+    pair = folded.encode("good", "ok")
+    assert theirs("good", "ok")["token_type_ids"] == pair.segments, "which a BERT needs"
 
 
 def test_simplified_characters_are_those_of_opencc() -> None:
@@ -127,12 +130,13 @@ def test_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_converted_model_reads_what_it_could_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", "qkv-mini", str(tmp_path / "mine"), "--fold", "width,emoji"]) == 0
-    before, after = qkv.load(), qkv.load(tmp_path / "mine")
-    texts = ["ＡＢＣ１２３", "good😡"]
-    assert before.embed(texts).n_unknown.tolist() == [1, 1]
-    assert after.embed(texts).n_unknown.tolist() == [0, 1]
-    assert after.tokenizer.encode(texts[1], special=False).tokens == ["good", "[UNK]"]
-    assert (after.embed("a plain text").vectors == before.embed("a plain text").vectors).all()
+    folder = make_folder(tmp_path / "old")
+    assert main(["convert", str(folder), str(tmp_path / "mine"), "--fold", "width,emoji"]) == 0
+    before, after = qkv.load(folder), qkv.load(tmp_path / "mine")
+    texts = ["ｃａｔ５Ｇ ｃａｔ", "cat😡"]
+    assert before.embed(texts).n_unknown.tolist() == [2, 1]
+    assert after.embed(texts).n_unknown.tolist() == [1, 1]
+    assert after.tokenizer.encode(texts[1], special=False).tokens == ["cat", "[UNK]"]
+    assert (after.embed("the cat").vectors == before.embed("the cat").vectors).all()
     assert main(["convert", "qkv-mini", str(tmp_path / "other"), "--fold", "widht"]) == 2
     assert "Did you mean 'width'" in capsys.readouterr().err
