@@ -80,8 +80,8 @@ def train_tokenizer(
     """
     from qkv.cli.terminal import print_json, progress, say_encodings
     from qkv.data.readers import stream_texts
+    from qkv.text.folding import check_fold, read_folds
     from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
-    from qkv.text.unknown import check_fold, read_folds
     from qkv.text.vocabulary import check_kind
 
     check_kind(kind, segmenter)

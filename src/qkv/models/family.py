@@ -407,6 +407,16 @@ class Facts:
         return collect_facts(self.path, self.view_kind) | dict(self.stated)
 
 
+class AddedTokens(NamedTuple):
+    """New tokens of a model, and what else their list had."""
+
+    tokenizer: Tokenizer
+    tokens: list[str]
+    known: list[str]  # that the model had
+    repeated: list[str]
+    blank: list[str]  # of `tokens`, those that begin as [UNK]
+
+
 @dataclass
 class Opened:
     """The result of opening a folder. Parts are built on first use."""
@@ -421,6 +431,7 @@ class Opened:
     notes: tuple[str, ...] = ()  # what the folder says and qkv does not do
     parts: Mapping[Ability[Any], Callable[[], Any]] = field(default_factory=dict)
     write: Callable[[Path, str | None], Path] | None = None  # the same model in another folder, or as another class
+    extend: Callable[[Path], AddedTokens] | None = None  # with the tokens of a file
     built: dict[Ability[Any], Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -445,6 +456,17 @@ class Opened:
     def __getstate__(self) -> dict[str, Any]:
         """A copy keeps the parts built so far and does not read the folder again."""
         return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
+
+    def add_tokens(self, file: Path) -> AddedTokens:
+        """Extend the vocabulary and the network by the tokens of a file (models/bert/new_tokens.py)."""
+        if self.extend is None:
+            raise InputError(
+                f"Tokens can be added to BERT and its relatives with a WordPiece vocabulary, and {self.path} holds "
+                f"{self.facts.about.en}."
+            )
+        added = self.extend(file)
+        self.tokenizer = added.tokenizer
+        return added
 
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
         """Write the same model to another folder, atomically; with `architecture`, only the parts of that class."""

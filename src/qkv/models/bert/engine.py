@@ -20,6 +20,7 @@ from qkv.errors import InputError, listed, reading
 from qkv.files import to_json
 from qkv.models.bert.likes import WEIGHT_AND_BIAS, BertLike, FolderConfig
 from qkv.models.bert.network import BertConfig, BertWithHeads
+from qkv.models.bert.new_tokens import add_tokens
 from qkv.models.encoder import READS_POOLED, WithHeads
 from qkv.models.family import (
     ATTENDS,
@@ -31,6 +32,7 @@ from qkv.models.family import (
     TAKES_HEAD,
     TASK_HEADS,
     Ability,
+    AddedTokens,
     EncoderSizes,
     Encodes,
     Facts,
@@ -424,12 +426,8 @@ def save_like(
     parameters = sum(tensor.numel() for tensor in tensors.values())
     made_of = (config, architecture, labels, parameters, pooling, own_head, record or {})
     extra.setdefault(CARD, make_card(like, target.resolve().name, *made_of))
-    ours_alone: dict[str, Any] = {
-        "format": FOLDER_FORMAT,
-        "qkv": own_version(),
-        "pooling": pooling,
-        "normalize": normalize,
-    }
+    ours_alone: dict[str, Any] = {"format": FOLDER_FORMAT, "qkv": own_version()}
+    ours_alone |= {"pooling": pooling, "normalize": normalize}
     if foreign_pooling is not None:
         ours_alone["foreign_pooling"] = foreign_pooling
     if own_head is not None:
@@ -668,6 +666,11 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
             files=read_licences(folder.path),
         )
 
+    def extend(file: Path) -> AddedTokens:
+        added = add_tokens(network, folder.tokenizer, file)
+        folder.tokenizer = added.tokenizer
+        return added
+
     parts: dict[Ability[Any], Callable[[], Any]] = {
         HAS_TASK: lambda: HasTask(network, facts.heads),
         FILLS: lambda: Fills(network, folder.tokenizer.mask_id),
@@ -690,4 +693,5 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
         folder.notes,
         {one: parts[one] for one in facts.abilities},
         folder.save,
+        extend,
     )

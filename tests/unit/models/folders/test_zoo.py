@@ -3,6 +3,7 @@
 import json
 import shutil
 import tomllib
+from copy import deepcopy
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from qkv.errors import InputError
 from qkv.models.folders import hub
 from qkv.models.folders.hub import locate
 from qkv.models.table import describe_model
+from qkv.text.folding import add_folding
+from qkv.text.tokenizer import Tokenizer
 from tests.stories.test_bad_input import fails
 from tests.support.corpora import write_corpus
 from tests.support.stand_in import stand_in
@@ -220,3 +223,56 @@ def test_the_shipped_model_is_a_bert_of_transformers(shipped: Path) -> None:
     judged = model.next_sentence(*texts)
     expected = found.seq_relationship_logits[0].softmax(-1).tolist()
     assert [judged.is_next, judged.not_next] == pytest.approx(expected, abs=1e-5)
+
+
+TRAINED = 20_000
+"""Tokens of the vocabulary that qkv-mini was trained with; tokens.txt has the others."""
+
+
+def test_tokens_added_to_the_shipped_model_leave_the_rest_as_it_was(shipped: Path) -> None:
+    tokens = (shipped / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    added = [line.split("\t") for line in (shipped / "tokens.txt").read_text(encoding="utf-8").splitlines()]
+    assert tokens[TRAINED:] == [token for token, _ in added] and len(tokens) % 128 == 0
+    before, now = Tokenizer.from_vocabulary(tokens[:TRAINED], lowercase=True), Tokenizer.load(shipped)
+    texts = ["The naïve café, 3.14 [MASK] ☆ 한국", "巴黎是[MASK]国的首都，unaffable！", "他欠我100万"]
+    ids = [one.ids for one in now.encode_batch(texts)]
+    assert ids == [one.ids for one in before.encode_batch(texts)]
+
+    model = qkv.load(shipped).network
+    state = model.state_dict()
+    table, bias = state["encoder.embedding.token.weight"], state["heads.masked.bias"]
+    first = deepcopy(model)
+    first.encoder.embedding.token.weight = torch.nn.Parameter(table[:TRAINED])
+    first.heads["masked"].bias = torch.nn.Parameter(bias[:TRAINED])
+    batch = Batch.of(ids)
+    with torch.inference_mode():
+        hidden, expected = (one.encoder(**batch.inputs()).hidden for one in (model, first))
+        assert torch.equal(hidden, expected)
+        scores, expected = (one.predict("masked", hidden).softmax(-1) for one in (model, first))
+    torch.testing.assert_close(scores[:, :TRAINED], expected, atol=1e-4, rtol=1e-3)
+
+    add_folding(before.backend, ["width", "emoji"])  # as the texts of tokens.txt were read
+    like = before.encode_ids([text for _, text in added])
+    assert not any(before.unk_id in one for one in like)
+    means = torch.stack([table[one].mean(0) for one in like])
+    torch.testing.assert_close(table[TRAINED:], means, atol=1e-3, rtol=0)
+
+
+def test_the_shipped_model_reads_what_people_write(shipped: Path) -> None:
+    from transformers import AutoTokenizer
+
+    ours, theirs = Tokenizer.load(shipped), AutoTokenizer.from_pretrained(shipped)
+    level_1 = b"".join(bytes([row, cell]) for row in range(0xB0, 0xD8) for cell in range(0xA1, 0xFF))
+    characters = list(level_1[:-10].decode("gb2312"))  # the last row has five fewer
+    assert len(characters) == 3755 and ours.unk_id not in ours.encode_ids(["".join(characters)])[0]
+    texts = [
+        *("嗯嗯😡😡，good🎉ok👍🏻", "為甚麼這個酒店這麼貴？", "ＡＢＣ１２３＠ｑｑ．ｃｏｍ", "囧……怼他！", "❤️ ☀️ ① 3㎏"),
+        *("é嗯\u0301\u200b[MASK]😡", "「你好」～＃话题＃", "👩\u200d❤\ufe0f\u200d👨", "龘靐 ##嗯 [SEP]嗯 ok＾＿＾"),
+    ]
+    for text in texts:
+        found, expected = ours.encode(text), theirs(text, return_offsets_mapping=True)
+        assert found.ids == expected["input_ids"] and found.tokens[1:-1] == ours.plain().tokenize(text)
+        assert found.offsets == [tuple(span) for span in expected["offset_mapping"]]
+        assert ours.unk_id not in found.ids, text
+    angry, joy = qkv.load(shipped).embed(["😡😡😡", "🎉🎉🎉"]).vectors
+    assert torch.cosine_similarity(torch.as_tensor(angry), torch.as_tensor(joy), dim=0) < 0.9
