@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,7 +205,7 @@ def test_in_python(zoo: Path) -> None:
         ({"source": "cn"}, "Did you mean 'zh'?"),
     ):
         with pytest.raises(InputError) as error:
-            qkv.load_translator(**how)
+            qkv.load_translator(**dict[str, Any](how))
         assert message in str(error.value)
 
 
