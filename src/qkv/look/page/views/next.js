@@ -28,7 +28,7 @@ const UNKNOWN = ["[UNK]", "<unk>"];
 const LIGHT = new Set(["token", "word"]);
 const SHADES = [0.1, 0.3, 0.5, 0.75, 1];
 const bitsOf = p => (p > 0 ? -Math.log2(p) : Infinity);
-const rounded = bits => number(Math.round(10 * bits) / 10, 1);
+const rounded = value => (value < 100 ? number(Math.round(10 * value) / 10, 1) : number(Math.round(value)));
 const choices = bits => number(Math.round(2 ** bits));
 
 export function view(app) {
@@ -289,7 +289,7 @@ export function view(app) {
         blank.truth && h("p", { class: "caption" }, t(blank.truth.rank === 1 ? "blank.first" : "blank", { word: blank.truth.text, chance: percent(blank.truth.probability), rank: number(blank.truth.rank) }))];
     });
     const hide = place.open ? null : `${place.start}-${place.end}`;
-    return card(2, subject, t("sees.both"), seenOf(place, { left: true, right: true }), inside, place.open && h("p", { class: "caption" }, t("nothing.right")),
+    return card(2, subject, t("sees.both"), seenOf(place, { left: true, right: true }), inside, place.open && h("p", { class: "caption" }, t("nothing." + own().way)),
       hide && press("quiet", () => app.set({ view: "fill", model: subject.index, fill: { hide } }), t("both.open")));
   }
 
