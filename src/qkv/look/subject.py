@@ -194,7 +194,7 @@ def open_shipped(threads: int | None = None) -> list[Subject]:
     found.sort(key=lambda one: (one.name != DEFAULT_MODEL, not one.has(WRITES)))
     if (DEMO_RUN / "model" / "config.json").is_file():
         try:
-            found.append(open_subject(DEMO_RUN, threads))
+            found.append(open_subject(DEMO_RUN.absolute(), threads))
         except InputError as error:  # of a demonstration long ago, perhaps: no reason to show nothing
             warnings.warn(f"{DEMO_RUN} is left out of the page. {error}", stacklevel=2)
     return found

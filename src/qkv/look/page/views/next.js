@@ -28,7 +28,7 @@ const UNKNOWN = ["[UNK]", "<unk>"];
 const LIGHT = new Set(["token", "word"]);
 const SHADES = [0.1, 0.3, 0.5, 0.75, 1];
 const bitsOf = p => (p > 0 ? -Math.log2(p) : Infinity);
-const rounded = bits => number(Math.round(10 * bits) / 10, 1);
+const rounded = value => (value < 100 ? number(Math.round(10 * value) / 10, 1) : number(Math.round(value)));
 const choices = bits => number(Math.round(2 ** bits));
 
 export function view(app) {
@@ -214,17 +214,26 @@ export function view(app) {
     for (const one of sentence.querySelectorAll(".nx-word:not(.open)")) one.classList.toggle("linked", to > from && from < +one.dataset.end && +one.dataset.start < to);
   }
 
+  // Means over the tokens that have a chance; bits a character, which compare other tokenizers too, where all have one.
   function totalOf(places) {
-    const { way } = own(), all = places.map(place => row(found.reply, way, place.row)), scored = all.filter((one, at) => one && !places[at].open && one.rank >= 0);
-    const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
-    return { n: scored.length, bits: scored.length ? mean(scored.map(one => bitsOf(one.came))) : null, entropy: mean(all.filter(Boolean).map(one => one.entropy)) };
+    const { way } = own(), all = places.map(place => row(found.reply, way, place.row));
+    const bits = places.flatMap((place, at) => (place.open || !all[at] || all[at].rank < 0 ? [] : [bitsOf(all[at].came)]));
+    const sum = values => values.reduce((total, value) => total + value, 0), entropies = all.filter(Boolean).map(one => one.entropy);
+    const whole = bits.length === places.length - 1 ? sum(bits) / [...state.text].length : null;
+    return { n: bits.length, bits: bits.length ? sum(bits) / bits.length : null, whole, entropy: sum(entropies) / entropies.length };
+  }
+
+  function totalText(places) {
+    const { n, bits, whole, entropy } = totalOf(places);
+    if (own().ink === "entropy") return t("total.entropy", { choices: choices(entropy) });
+    if (bits === null) return "";
+    return t("total", { bits: rounded(bits), perplexity: rounded(2 ** bits), n, whole: whole === null ? "" : t("total.whole", { bits: rounded(whole) }) });
   }
 
   function underDrawn(places) {
-    const { ink } = own(), { n, bits, entropy } = totalOf(places), ends = ink === "entropy" ? [".entropy", ".entropy"] : ["", ""];
-    clear(under,
-      h("span", { class: "nx-scale" }, t("low" + ends[0]), h("i", { "aria-hidden": "true" }, SHADES.map(heat => h("b", { style: { "--heat": heat } }))), t("high" + ends[1])),
-      h("span", {}, ink === "entropy" ? t("total.entropy", { choices: choices(entropy) }) : bits !== null && t("total", { bits: rounded(bits), perplexity: rounded(2 ** bits), n })));
+    const kind = own().ink === "entropy" ? ".entropy" : "";
+    clear(under, h("span", { class: "nx-scale" }, t("low" + kind), h("i", { "aria-hidden": "true" }, SHADES.map(heat => h("b", { style: { "--heat": heat } }))), t("high" + kind)),
+      h("span", {}, totalText(places)));
     const lost = places.filter(one => !one.open && UNKNOWN.includes(one.token));
     clear(unknown, lost.length > 0 && t("unknown", { words: [...new Set(lost.map(one => one.text))].join(" · ") }));
   }
@@ -289,7 +298,7 @@ export function view(app) {
         blank.truth && h("p", { class: "caption" }, t(blank.truth.rank === 1 ? "blank.first" : "blank", { word: blank.truth.text, chance: percent(blank.truth.probability), rank: number(blank.truth.rank) }))];
     });
     const hide = place.open ? null : `${place.start}-${place.end}`;
-    return card(2, subject, t("sees.both"), seenOf(place, { left: true, right: true }), inside, place.open && h("p", { class: "caption" }, t("nothing.right")),
+    return card(2, subject, t("sees.both"), seenOf(place, { left: true, right: true }), inside, place.open && h("p", { class: "caption" }, t("nothing." + own().way)),
       hide && press("quiet", () => app.set({ view: "fill", model: subject.index, fill: { hide } }), t("both.open")));
   }
 

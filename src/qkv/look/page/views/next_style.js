@@ -2,6 +2,7 @@
 
 export const css = `
 [data-view=next] {
+  min-height: 1px;
   .nx-head { justify-content: space-between; align-items: baseline; margin-bottom: 10px; }
   .nx-lead { max-width: 64ch; color: var(--soft); }
 
@@ -30,8 +31,8 @@ export const css = `
   .nx-scale b { width: 18px; height: 10px; background: color-mix(in srgb, var(--warm) calc(52% * var(--heat)), transparent); }
   .nx-readout { min-height: 1.6em; color: var(--soft); font-size: 13.5px; }
 
-  .nx-cards { display: flex; flex-wrap: wrap; gap: 30px 44px; margin-top: 16px; }
-  .nx-card { flex: 0 1 380px; min-width: min(290px, 100%); }
+  .nx-cards { display: flex; flex-wrap: wrap; gap: 30px 40px; margin-top: 16px; }
+  .nx-card { flex: 1 1 290px; max-width: 390px; min-width: min(290px, 100%); }
   .nx-card header { display: flex; align-items: baseline; justify-content: space-between; gap: 4px 12px; flex-wrap: wrap; padding-bottom: 8px; box-shadow: 0 2px 0 var(--mine); }
   .nx-card header b { color: var(--mine); font-weight: 620; overflow-wrap: anywhere; }
   .nx-card header span { color: var(--soft); font-size: 13.5px; white-space: nowrap; }
@@ -57,5 +58,5 @@ export const css = `
   .nx-walk { margin: 14px 0 0; }
   .nx-walk:empty { display: none; }
 }
-@media (max-width: 640px) { [data-view=next] .nx-card { flex: 1 1 100%; } [data-view=next] .nx-seen { min-height: 0; } }
+@media (max-width: 640px) { [data-view=next] .nx-card { flex: 1 1 100%; max-width: none; } [data-view=next] .nx-seen { min-height: 0; } }
 `;
