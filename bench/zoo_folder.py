@@ -190,7 +190,8 @@ def _plain_paths(value: Any) -> Any:
 
 def _without(text: str, runs: Sequence[Path]) -> str:
     for run in runs:
-        text = text.replace(str(run.resolve()), run.name).replace(str(run), run.name)
+        beside = f"{run.resolve().parent}{os.sep}"  # where its shards and texts usually are
+        text = text.replace(str(run.resolve()), run.name).replace(str(run), run.name).replace(beside, "")
     return text
 
 
