@@ -189,10 +189,23 @@ def _plain_paths(value: Any) -> Any:
 
 
 def _without(text: str, runs: Sequence[Path]) -> str:
+    """A report or a log with the names of the run, of its files and of what is beside it, instead of their paths."""
     for run in runs:
-        beside = f"{run.resolve().parent}{os.sep}"  # where its shards and texts usually are
-        text = text.replace(str(run.resolve()), run.name).replace(str(run), run.name).replace(beside, "")
+        config = run / "config.toml"
+        named = list(_strings(tomllib.loads(config.read_text(encoding="utf-8")))) if config.is_file() else []
+        for path in sorted((one for one in named if os.path.isabs(one)), key=len, reverse=True):
+            text = text.replace(path, Path(path).name)
+        text = text.replace(str(run.resolve()), run.name).replace(str(run), run.name)
+        text = text.replace(f"{run.resolve().parent}{os.sep}", "")
     return text
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(one)
 
 
 def _check_paths(folder: Path) -> None:
