@@ -490,7 +490,7 @@ def _texts(X: Any, remembered: Mapping[str, str]) -> tuple[list[Any], dict[str, 
     return list(X), {}
 
 
-def _label_rows(y: Any) -> Sequence[Any]:
+def _label_rows(y: Any) -> Any:
     """A label, or several, of each text."""
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()

@@ -215,7 +215,7 @@ class Model:
 
     def embed(
         self,
-        texts: str | Iterable[str],
+        texts: str | Iterable[str | None],
         pooling: str | None = None,
         normalize: bool | None = None,
         tokens_per_batch: int | None = None,

@@ -64,27 +64,26 @@ def fill_gaps(found: Iterable[T], gaps: Collection[int]) -> list[T | None]:
     >>> fill_gaps("ab", [0, 2])
     [None, 'a', None, 'b']
     """
-    kept: list[T | None] = list(found)
-    for index in sorted(gaps):
-        kept.insert(index, None)
-    return kept
+    results = list(found)
+    rest, missing = iter(results), set(gaps)
+    return [None if index in missing else next(rest) for index in range(len(results) + len(missing))]
 
 
 class Predictions(list[Any]):
     """Results of `Model.predict`, None for an input without a text: a list that a notebook shows as a table. `columns`
-    are those of a DataFrame, and `index` is its index."""
+    are those of a DataFrame, and `frame_index` is its index."""
 
     def __init__(
-        self, results: Iterable[Any] = (), columns: Mapping[str, str] | None = None, index: Any = None
+        self, results: Iterable[Any] = (), columns: Mapping[str, str] | None = None, frame_index: Any = None
     ) -> None:
         super().__init__(results)
-        self.columns, self.index = dict(columns or {}), index
+        self.columns, self.frame_index = dict(columns or {}), frame_index
 
     def to_pandas(self) -> Any:
         """A DataFrame with one row per input, without a value where the input had no text: `frame.join` adds it to the
         one that was asked."""
         rows = [{} if one is None else one.to_dict() for one in self]
-        return import_module("pandas").DataFrame(rows, index=self.index)
+        return import_module("pandas").DataFrame(rows, index=self.frame_index)
 
     def _repr_html_(self) -> str:
         rows = [{} if one is None else one.to_dict() for one in self[:_SHOWN]]

@@ -330,6 +330,13 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
     advice = _CHEAPER[best.key]
     if value < best.value:
         sure_en, sure_zh = ("", "") if high < best.value else (" (within the interval)", "（在误差区间之内）")
+        steps = max((seed.steps for seed in facts.seeds), default=0)
+        if facts.strength is None and 0 < steps < _FEW_STEPS:
+            advice = Phrase(
+                f"{advice.en} It was trained for only {steps:,} step{'' if steps == 1 else 's'}: allow more (--epochs, "
+                "--minutes).",
+                f"{advice.zh}它只训练了 {steps:,} 步：可以多训练一些（--epochs、--minutes）。",
+            )
         return Remark(
             WARNING,
             Phrase(
