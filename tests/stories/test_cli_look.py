@@ -307,7 +307,12 @@ def test_all_models_of_the_package(
     whole_zoo(tmp_path, monkeypatch)
     loaded: list[str] = []
     load = Subject.load
-    monkeypatch.setattr(Subject, "load", lambda subject: loaded.append(subject.title) or load(subject))
+
+    def noted(subject: Subject) -> None:
+        loaded.append(subject.title)
+        load(subject)
+
+    monkeypatch.setattr(Subject, "load", noted)
     words = ["look", "--port", "0", "--no-browser", "--text", "the cat"]
     assert main([*words, "--view", "next"]) == 0
     out, err = capsys.readouterr()

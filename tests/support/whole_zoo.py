@@ -1,5 +1,6 @@
 """A zoo with a tiny random model of every kind, and the run of `qkv demo` beside it: the default page of `qkv look`."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.inside_folders import translator
 from tests.support.task_folders import task_folder
 from tests.support.word_vectors import make_vectors_folder
 
-MAKERS = {
+MAKERS: dict[str, Callable[[Path], Path]] = {
     "qkv-words": make_vectors_folder,
     "qkv-elmo": make_elmo,
     "qkv-gpt": make_gpt,

@@ -216,7 +216,7 @@ export function bar(shell) {
         others.length > 1 && shell.current()?.module.compares && chooser(t("compare"), state.compare ?? "", others, value => {
           set({ compare: value === "" ? null : Number(value) });
         }),
-        state.compare === null && shell.subject() && h("span", { class: "facts" }, factsOf(shell.subject())),
+        (subjects.length === 1 || !shell.current()?.module.compares) && shell.subject() && h("span", { class: "facts" }, factsOf(shell.subject())),
         recorded() && h("span", { class: "badge", title: t("saved.note") }, t("saved.badge")));
       redrawn(tools, menu("examples", t("examples"), exampleList()), menu("share", t("share"), shareList()),
         tool(null, t("language.label"), langNext, { class: "tool lang", data: { tool: "language" } }),

@@ -25,6 +25,7 @@ const MOST_BITS = 14; // of full colour: a word of 1 in 16,384
 const AROUND = 90; // characters of a long text that a card shows on either side of the place
 const HAN = /\p{Script=Han}/u;
 const UNKNOWN = ["[UNK]", "<unk>"];
+const MARKS = { "[SEP]": "end", "</s>": "end", "<|endoftext|>": "end", "[CLS]": "begin", "<s>": "begin" }; // and their words
 const LIGHT = new Set(["token", "word"]);
 const SHADES = [0.1, 0.3, 0.5, 0.75, 1];
 const bitsOf = p => (p > 0 ? -Math.log2(p) : Infinity);
@@ -85,7 +86,7 @@ export function view(app) {
 
   function labelOf({ token, text }) {
     if (UNKNOWN.includes(token)) return { label: t("unknown.word"), mark: true };
-    if (text === null && /^(\[SEP\]|<\/s>|<\|endoftext\|>)$/.test(token)) return { label: t("end"), mark: true };
+    if (text === null && MARKS[token]) return { label: t(MARKS[token]), mark: true };
     return { label: text === null || token.startsWith("##") ? shownToken(token) : shownToken(text.trim() || text), mark: false };
   }
 
