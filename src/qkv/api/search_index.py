@@ -175,7 +175,7 @@ class SearchIndex:
     @classmethod
     def build(
         cls,
-        source: "str | Path | Mapping[str, Any] | Iterable[str | Path | Mapping[str, Any]] | Files",
+        source: "str | Path | Mapping[str, Any] | Iterable[str | Path | Mapping[str, Any] | None] | Files",
         out: str | Path,
         model: "str | Path | Model" = DEFAULT_MODEL,
         *,
