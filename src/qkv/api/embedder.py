@@ -117,6 +117,27 @@ class Embeddings:
         return np.clip(unit @ unit.T, -1, 1)
 
 
+def join_embeddings(parts: Iterable[Embeddings], model: str, width: int, gaps: Sequence[int] = ()) -> Embeddings:
+    """Parts of `Embedder.parts` as one; texts at the indices `gaps`, which were not embedded, have vectors of NaN."""
+    nothing = np.zeros(0, dtype=np.int64)
+    found = list(parts) or [Embeddings(np.zeros((0, width), dtype=np.float32), nothing, nothing, nothing)]
+    without = [part.n_without_vector for part in found if part.n_without_vector is not None]
+    at = np.array(gaps, np.int64) - np.arange(len(gaps))  # as np.insert counts
+
+    def joined(arrays: Sequence[NDArray[Any]], gap: float = 0) -> NDArray[Any]:
+        whole = np.concatenate(arrays)
+        return np.insert(whole, at, gap, axis=0) if len(gaps) else whole
+
+    return Embeddings(
+        joined([part.vectors for part in found], np.nan),
+        joined([part.n_tokens for part in found]),
+        joined([part.n_windows for part in found]),
+        joined([part.n_unknown for part in found]),
+        joined(without) if without else None,
+        model,
+    )
+
+
 @dataclass(frozen=True)
 class TokenVectors:
     """One vector for each token of a text; a token is text[start:end]."""

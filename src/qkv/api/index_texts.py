@@ -147,8 +147,8 @@ def _from_python(given: Iterable[Any], column: str | None) -> Iterator[Record]:
     """Texts, or mappings with a text and other columns."""
     found: dict[tuple[str, ...], str] = {}  # the column of the text, by the names of a mapping
     for number, item in enumerate(given, 1):
-        if isinstance(item, str):
-            yield Record(item)
+        if isinstance(item, str) or is_missing(item):
+            yield Record(item if isinstance(item, str) else "")
             continue
         if not isinstance(item, Mapping):
             raise InputError(f"Text {number} is of type {type(item).__name__}; a text is a string.")

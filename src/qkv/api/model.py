@@ -13,9 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.api.embedder import (
@@ -29,6 +27,7 @@ from qkv.api.embedder import (
     describe_empty_text,
     html_table,
     is_missing,
+    join_embeddings,
 )
 from qkv.api.predict import (
     Predictions,
@@ -245,25 +244,8 @@ class Model:
         gaps: list[int] = []
         if not isinstance(texts, str):
             given = self._present(given, gaps)
-        parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
-        if not parts:
-            nothing = np.zeros(0, dtype=np.int64)
-            vectors = np.zeros((0, self.config.width), dtype=np.float32)
-            parts = [Embeddings(vectors, nothing, nothing, nothing)]
-        without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
-        at = np.array(gaps, np.int64) - np.arange(len(gaps))  # where np.insert expects them
-
-        def joined(arrays: Sequence[NDArray[Any]], gap: float = 0) -> NDArray[Any]:
-            return np.insert(np.concatenate(arrays), at, gap, axis=0)
-
-        return Embeddings(
-            joined([part.vectors for part in parts], np.nan),
-            joined([part.n_tokens for part in parts]),
-            joined([part.n_windows for part in parts]),
-            joined([part.n_unknown for part in parts]),
-            joined(without) if without else None,
-            self.name,
-        )
+        found = self.embed_stream(given, pooling, normalize, tokens_per_batch, layer)
+        return join_embeddings(found, self.name, self.config.width, gaps)
 
     def _present(self, texts: Iterable[Any], gaps: list[int]) -> Iterator[Any]:
         """Texts that have a vector; `gaps` are the indices of the others."""

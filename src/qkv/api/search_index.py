@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.api.embedder import html_table
+from qkv.api.embedder import html_table, join_embeddings
 from qkv.api.index_texts import (
     FORMAT,
     GRAPH_FILE,
@@ -175,7 +175,7 @@ class SearchIndex:
     @classmethod
     def build(
         cls,
-        source: "str | Path | Mapping[str, Any] | Iterable[str | Path | Mapping[str, Any]] | Files",
+        source: "str | Path | Mapping[str, Any] | Iterable[str | Path | Mapping[str, Any] | None] | Files",
         out: str | Path,
         model: "str | Path | Model | None" = None,
         *,
@@ -352,7 +352,9 @@ class SearchIndex:
         if not queries:
             return []
         pooling = self.facts["model"]["pooling"]
-        return self.nearest(self.model.embed(queries, pooling=pooling, normalize=True).vectors, k, exact, passages)
+        parts = self.model.embed_stream(queries, pooling=pooling, normalize=True)  # an empty query is an error
+        found = join_embeddings(parts, self.model.name, self.model.config.width)
+        return self.nearest(found.vectors, k, exact, passages)
 
     def nearest(
         self, vectors: NDArray[np.float32], k: int = 10, exact: bool = False, passages: bool = False

@@ -321,6 +321,7 @@ def _show_similarities(model: "Model", texts: Iterable[str], how: How, unknown: 
     from itertools import islice
 
     from qkv.api.embed_files import add_unknown
+    from qkv.api.embedder import join_embeddings
     from qkv.cli.terminal import similarity_table, warn_not_for_sentences
 
     few = list(islice(texts, _FEW + 1))
@@ -328,7 +329,7 @@ def _show_similarities(model: "Model", texts: Iterable[str], how: How, unknown: 
         raise InputError(f"More than {_FEW} texts do not fit on the screen: add --out vectors.npy, or --json.")
     if not few:
         raise InputError("There is no text to embed: the input is empty.")
-    found = model.embed(few, how[0], how[1], layer=how[2])
+    found = join_embeddings(model.embed_stream(few, how[0], how[1], layer=how[2]), model.name, model.config.width)
     add_unknown(unknown, model, few, found)
     if len(few) == 1:
         start = ", ".join(f"{value:.4f}" for value in found.vectors[0, :6].tolist())

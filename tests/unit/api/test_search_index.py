@@ -164,7 +164,7 @@ def test_texts_of_python(model: Model, tmp_path: Path) -> None:
         (["", " \n"], "Text 1 is empty, and so are all 2"),
         ([3], "Text 1 is of type int; a text is a string"),
         ([{"text": 3}], "Text 1 is of type int"),
-        (["猫", None], "Text 2 is of type NoneType; a text is a string"),
+        ([None, float("nan")], "Text 1 is empty, and so are all 2"),
         (["猫", "the cat \ud83d"], "half of a surrogate pair"),
         ([{"a": "x", "b": "y"}], "the texts: no column has a usual name for the text; there are 'a', 'b'"),
     ],
@@ -173,6 +173,12 @@ def test_texts_that_cannot_be_indexed(model: Model, tmp_path: Path, source: Any,
     with pytest.raises(InputError, match=message):
         SearchIndex.build(source, tmp_path / "index", model)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_that_is_missing_is_left_out(model: Model, tmp_path: Path) -> None:
+    built = SearchIndex.build(["猫", None, "the cat"], tmp_path / "index", model)
+    assert built.built is not None and built.built.left_out == ["Text 2 is empty"]
+    assert built.search("the cat", k=1)[0].text == "the cat" and len(built) == 2
 
 
 def test_a_file_name_is_not_a_text(model: Model, tmp_path: Path) -> None:
