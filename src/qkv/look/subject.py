@@ -32,7 +32,6 @@ from qkv.models.family import (
     Opened,
 )
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
-from qkv.models.folders.weights import check_finite
 from qkv.models.table import describe_model, open_model
 from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import detect_task
@@ -143,13 +142,9 @@ class Subject:
 
     def load(self) -> None:
         """Load the weights. Raises InputError if they are unusable, NaN and infinite ones included."""
-        if self.is_table:
-            check_finite({"vectors": self.vectors.vectors}, self.path)
-            return
-        network = self.translator.network if self.translates else self.model.network
-        check_finite(dict(network.named_parameters()), self.path)
-        if not self.translates and self.has(RECURS):
-            check_finite(dict(self.recurrent.named_parameters()), self.path)
+        _ = self.vectors if self.is_table else self.network
+        if self.has(RECURS) and not self.translates:
+            _ = self.recurrent
 
     def refusal(self, code: str, why: str) -> RefusalError:
         return RefusalError(

@@ -2,10 +2,9 @@
 
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
-from qkv.models.family import RECURS, Feeds, Loading
+from qkv.models.family import RECURS, Facts, Loading, Opened
 from qkv.models.folders.own import OwnFolder
-from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
-from qkv.report.bilingual import Phrase
+from qkv.models.plain.folder import LanguageModel, load_whole, open_below, read_features
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -23,20 +22,10 @@ class _Spelled(LanguageModel):
                 )
 
 
-def _feeds(folder: OwnFolder) -> Feeds:
-    return _Spelled(*read_features(folder, ElmoConfig, BothWays))
-
-
 def _whole(below: LanguageModel, loading: Loading) -> Elmo:
     assert isinstance(below.features, ElmoConfig)
     return load_whole(Elmo(below.features, tokens_by_id(below.tokenizer)), below.folder, loading)
 
 
-ELMO = family_below(
-    "elmo",
-    Phrase("an ELMo, which gives vectors of words in their sentence", "ELMo，可给出词在句中的向量"),
-    "elmo",
-    _feeds,
-    {RECURS: _whole},
-    features=ElmoConfig,
-)
+def open_elmo(folder: OwnFolder, facts: Facts, loading: Loading) -> Opened:
+    return open_below(facts, _Spelled(*read_features(folder, ElmoConfig, BothWays)), {RECURS: _whole}, loading)

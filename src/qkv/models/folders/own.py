@@ -10,7 +10,7 @@ A folder is written whole or not at all. `save_folder` and `read_folder` handle 
 ELMo and plain encoders (model_type "reader") as a config and tensors by name; each model's own
 loader checks them against its network. The end of the file has what `qkv info` and `qkv look` show of many families.
 
-Not here: networks, and folders of transformers' models (models/bert/engine.py, models/gpt/folder.py).
+Not here: networks, and folders of transformers' models (models/bert/folder.py, models/gpt/folder.py).
 """
 
 import math
@@ -18,22 +18,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
 from qkv.models.folders.fields import MODULES
-from qkv.models.folders.weights import check_sizes, open_weights, read_header
+from qkv.models.folders.weights import StoredTensor, check_sizes, open_weights, read_header
 from qkv.text.messages import translate
 from qkv.text.tokenizer import FILES, Tokenizer
 from qkv.text.tokenizer import vocabulary_line as vocabulary_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
 FOLDER_FORMAT = 1
@@ -55,9 +54,12 @@ _MODEL_FILES = (
 
 
 def write_folder(
-    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
+    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, "Tensor"], below: Sequence[str] = ()
 ) -> None:
     """Write files by name, also into the folders `below`, and the weights, atomically."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
     with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
@@ -259,22 +261,28 @@ OWN_TYPES: dict[str, _OwnType] = {
 """Every `model_type` that a folder of ours may have."""
 
 
-class OwnFolder(NamedTuple):
-    """What a folder holds. A tensor is a private view of the file, read when it is used."""
+@dataclass(frozen=True)
+class OwnFolder:
+    """What a folder holds."""
 
     path: Path
     model_type: str
     config: dict[str, Any]
-    tensors: dict[str, Tensor]
+    stored: Mapping[str, StoredTensor]
     tokenizer: Tokenizer
     record: dict[str, Any]
+
+    @cached_property
+    def tensors(self) -> dict[str, "Tensor"]:
+        """The weights, each a private view of the file."""
+        return {name: tensor.mapped() for name, tensor in self.stored.items()}
 
 
 def save_folder(
     path: str | os.PathLike[str],
     model_type: str,
     config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, "Tensor"],
     tokenizer: Tokenizer,
     record: Mapping[str, Any] | None = None,
     *,
@@ -322,27 +330,26 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
         record = read_record(folder)
         if not (folder / WEIGHTS).is_file():
             raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
-        tensors = {name: tensor.mapped() for name, tensor in read_header(folder / WEIGHTS).items()}
-        check_sizes(config, tensors, folder / CONFIG)
+        stored = read_header(folder / WEIGHTS)
+        check_sizes(config, stored, folder / CONFIG)
         tokenizer = Tokenizer.load(folder)
         if "vocabulary_size" in config:
             if not isinstance(rows := config["vocabulary_size"], int):
                 raise InputError(f"{folder / CONFIG}: vocabulary_size is {rows!r}, where a number belongs.")
             check_vocabulary(tokenizer, rows, str(folder))
-    return OwnFolder(folder, model_type, config, tensors, tokenizer, record)
+    return OwnFolder(folder, model_type, config, stored, tokenizer, record)
 
 
 def describe_folder(found: OwnFolder) -> dict[str, Any]:
-    """The document of `qkv info --json`, without the terms of use. Weights are mapped, not read."""
-    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in found.tensors.values()}
+    """The document of `qkv info --json`, without the terms of use. Weights are not read."""
     return {
         "path": str(found.path),
         "model_type": found.model_type,
         "about": OWN_TYPES[found.model_type].english,
         "config": found.config,
-        "parameters": sum(tensor.numel() for tensor in found.tensors.values()),
-        "tensors": {name: list(tensor.shape) for name, tensor in found.tensors.items()},
-        "dtype": " and ".join(sorted(dtypes)),
+        "parameters": sum(math.prod(tensor.shape) for tensor in found.stored.values()),
+        "tensors": {name: list(tensor.shape) for name, tensor in found.stored.items()},
+        "dtype": " and ".join(sorted({tensor.dtype for tensor in found.stored.values()})),
         "files": {file.name: file.stat().st_size for file in sorted(found.path.iterdir()) if file.is_file()},
         "vocabulary": {
             "size": found.tokenizer.size,
@@ -372,7 +379,7 @@ def _card(
     name: str,
     model_type: str,
     config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, "Tensor"],
     segmenter: str | None,
     record: Mapping[str, Any],
 ) -> str:

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from qkv.data.batch import Packing
 from qkv.errors import InputError
-from qkv.models.family import RECURS, WRITES, Feeds, Loading, Writes
+from qkv.models.family import RECURS, WRITES, Facts, Loading, Opened, Writes
 from qkv.models.folders.own import OwnFolder
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
+from qkv.models.plain.folder import LanguageModel, load_whole, open_below, read_features
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
 from qkv.nn.recurrent_stack import States
-from qkv.report.bilingual import Phrase
 from qkv.search.decoding import Stepped
 
 
@@ -61,10 +60,6 @@ class RecurrentWriting:
         return Stepped(self.network.predict(hidden), RecurrentState(states), None)
 
 
-def _feeds(folder: OwnFolder) -> Feeds:
-    return LanguageModel(*read_features(folder, RNNLMConfig, RNNStates))
-
-
 def _whole(below: LanguageModel, loading: Loading) -> RNNLM:
     assert isinstance(below.features, RNNLMConfig)
     return load_whole(RNNLM(below.features), below.folder, loading)
@@ -80,11 +75,6 @@ def _writes(below: LanguageModel, loading: Loading) -> Writes:
     return Writes(RecurrentWriting(network), tokenizer, tokenizer.cls_id, tokenizer.sep_id, True, None, never)
 
 
-RNNLM_FAMILY = family_below(
-    "rnnlm",
-    Phrase("a recurrent language model", "循环神经网络语言模型"),
-    "rnnlm",
-    _feeds,
-    {WRITES: _writes, RECURS: _whole},
-    features=RNNLMConfig,
-)
+def open_rnnlm(folder: OwnFolder, facts: Facts, loading: Loading) -> Opened:
+    below = LanguageModel(*read_features(folder, RNNLMConfig, RNNStates))
+    return open_below(facts, below, {WRITES: _writes, RECURS: _whole}, loading)
