@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from importlib.abc import Loader as Loader_of_module
 
     from qkv.api.classifier import Classifier as Classifier
+    from qkv.api.generator import Generator as Generator
     from qkv.api.model import Model as Model
     from qkv.api.model import load as load
     from qkv.api.search_index import SearchIndex as SearchIndex
+    from qkv.api.translator import load_translator as load_translator
+    from qkv.api.vector_scores import load_vectors as load_vectors
     from qkv.data.batch import Batch as Batch
     from qkv.errors import InputError as InputError
     from qkv.look.page import look as look
@@ -36,11 +39,14 @@ _PLACES = {
     "BertConfig": "qkv.models.bert.network",
     "BertWithHeads": "qkv.models.bert.network",
     "Classifier": "qkv.api.classifier",
+    "Generator": "qkv.api.generator",
     "InputError": "qkv.errors",
     "Model": "qkv.api.model",
     "SearchIndex": "qkv.api.search_index",
     "Tokenizer": "qkv.text.tokenizer",
     "load": "qkv.api.model",
+    "load_translator": "qkv.api.translator",
+    "load_vectors": "qkv.api.vector_scores",
     "look": "qkv.look.page",
 }
 

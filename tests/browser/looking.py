@@ -28,6 +28,7 @@ OWN: dict[str, dict[str, Any]] = {
 MODELS = {
     "attention": "bert",
     "fill": "bert",
+    "next": "gpt",
     "meanings": "elmo",
     "positions": "bert",
     "translation": "transformer",

@@ -13,7 +13,7 @@ def test_escape_leaves_the_editor_of_sentences(look: Look) -> None:
     look.page.keyboard.press("Escape")
     assert area.count() == 0
     look.until("look.state.meanings.sentences.length === 2")  # and what was written is taken
-    look.page.keyboard.press("4")
+    look.page.keyboard.press("5")
     assert look.ready("positions").state("view") == "positions"
 
 

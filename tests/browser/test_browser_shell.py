@@ -57,7 +57,7 @@ def test_back_from_another_address(look: Look) -> None:
 
 def test_by_keyboard_alone(look: Look) -> None:
     look.open("attention")
-    for key, view in (("4", "positions"), ("2", "fill"), ("1", "attention")):
+    for key, view in (("5", "positions"), ("2", "fill"), ("9", "recurrence"), ("1", "attention")):
         look.page.keyboard.press(key)
         look.ready(view)
     look.page.keyboard.press("d")

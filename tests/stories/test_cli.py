@@ -18,6 +18,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import qkv
+from qkv.api.model import Model
 from qkv.cli.demo import demo
 from qkv.cli.main import NOUNS, VERBS, main
 from qkv.cli.terminal import progress
@@ -27,6 +28,7 @@ from qkv.text.tokenizer import Tokenizer
 from tests.support.below_readers import make_elmo
 from tests.support.folders import TOKENS, make_folder
 from tests.support.gpt_folders import make_gpt
+from tests.support.task_folders import task_folder
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +223,8 @@ def test_tokenize_steps(capsys: pytest.CaptureFixture[str], folder: str) -> None
     assert both["steps"] == steps and both["pair"] == "Cats" and both["pair_steps"][-1]["parts"] == ["cat", "##s"]
     shown = said(capsys, *words)
     assert "the second text gives" in shown and "cat" in shown and "猫" in shown
+    chinese = said(capsys, "--lang", "zh", *words[:2], "--steps", "--model", folder)
+    assert "切成词元" in chinese and not re.search("clean|fold|pieces", chinese)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "word", "character"])
@@ -419,6 +423,37 @@ def test_an_interrupt_is_quiet_and_leaves_nothing(folder: str, tmp_path: Path) -
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, b"")
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are another matter there")
+def test_sigterm_leaves_nothing_half_written(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hidden .part files stayed behind."""
+    texts, out = tmp_path / "texts.txt", tmp_path / "out"
+    texts.write_text("the cat\nthe dog\n", encoding="utf-8")
+    run = task_folder(tmp_path / "run", "classify")
+    out.mkdir()
+
+    drafts: list[list[str]] = []
+
+    def ended(*_: object) -> None:
+        drafts.append([path.suffix for path in out.iterdir()])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Model, "_use_threads", ended)
+    before = signal.getsignal(signal.SIGTERM)
+    for words in (
+        ["embed", "--file", str(texts), "--model", folder, "--out", str(out / "v.npy")],
+        ["embed", "--file", str(texts), "--model", folder, "--out", str(out / "v.parquet")],
+        ["predict", str(run), str(texts), "--out", str(out / "a.csv")],
+        ["search", "index", str(texts), "--model", folder, "--out", str(out / "index")],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            raise SystemExit(main(words))
+        assert caught.value.code == 128 + signal.SIGTERM, capsys.readouterr().err
+        assert list(out.iterdir()) == [] and signal.getsignal(signal.SIGTERM) is before
+    assert [".part"] in drafts
 
 
 def test_progress_is_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

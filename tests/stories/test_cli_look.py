@@ -25,6 +25,7 @@ from qkv.serve.listen import Server
 from tests.support.folders import make_folder
 from tests.support.inside_folders import reader
 from tests.support.look_server import asked, sent
+from tests.support.whole_zoo import whole_zoo
 from tests.support.word_vectors import make_vectors_folder
 
 
@@ -294,3 +295,45 @@ def test_ctrl_c_ends_it_at_once(busy: bool) -> None:
         said = process.stderr.read()
         assert "Traceback" not in said and "terminate" not in said
         connection.close()
+
+
+# Without a model
+
+
+def test_all_models_of_the_package(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, met: list[Server]
+) -> None:
+    """The page has all of them, begins with the first that has the view, and loads that one alone."""
+    whole_zoo(tmp_path, monkeypatch)
+    loaded: list[str] = []
+    load = Subject.load
+
+    def noted(subject: Subject) -> None:
+        loaded.append(subject.title)
+        load(subject)
+
+    monkeypatch.setattr(Subject, "load", noted)
+    words = ["look", "--port", "0", "--no-browser", "--text", "the cat"]
+    assert main([*words, "--view", "next"]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("/#view=next&text=the%20cat&model=1\n"), "nothing is compared"
+    assert "qkv-mini, qkv-gpt, qkv-words, qkv-elmo, qkv-en-zh, finetune" in err
+    assert loaded == ["qkv-gpt", "qkv-mini"], "the second was asked for attention"
+    assert main([*words, "--compare", "qkv-words"]) == 0
+    assert "qkv-mini, qkv-words:" in capsys.readouterr().err
+    monkeypatch.setenv("QKV_MODEL", "qkv-mini")
+    assert main(words) == 0
+    assert "qkv-mini:" in capsys.readouterr().err
+
+
+def test_all_models_of_the_package_in_one_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_zoo(tmp_path, monkeypatch)
+    assert main(["look", "--text", "the cat sat", "--save", "page.html"]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    recorded = json.loads(page.split('id="recorded">')[1].split("</script>")[0])
+    assert [one["title"] for one in recorded["room"]["subjects"]][:2] == ["qkv-mini", "qkv-gpt"]
+    asked = {key.split(" ", 1)[0] for key in recorded["replies"]}
+    assert {"attention", "fill", "next_words", "meanings", "order", "translate", "analogy", "task", "states"} <= asked
+    assert str(tmp_path) not in page

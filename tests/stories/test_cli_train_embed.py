@@ -13,6 +13,7 @@ import pytest
 
 import qkv
 from qkv.cli.main import main
+from qkv.train.run_folder import read_lines
 from tests.support.folders import make_folder
 from tests.support.forks import Forks
 
@@ -76,7 +77,8 @@ def test_every_kind_in_one_run(folder: Path, tmp_path: Path, capfd: pytest.Captu
     assert low <= found["dev"]["pairs.tsv"]["mrr"] <= high
     run = tmp_path / "run"
     assert sorted(one.name for one in run.iterdir() if not one.name.startswith("tensorboard")) == [
-        *("config.toml", "log.jsonl", "model", "report.html", "result.json", "sessions.jsonl", "timing.jsonl"),
+        *("config.toml", "faults.jsonl", "log.jsonl", "model", "report.html", "result.json", "sessions.jsonl"),
+        "timing.jsonl",
     ]
     log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert log[0]["step"] == 0 and "pairs.tsv: mrr" in log[0]["evaluation"]
@@ -194,15 +196,16 @@ def test_few_rows_are_not_proof(folder: Path, tmp_path: Path, capfd: pytest.Capt
     assert "rows are few to judge by" in said.out
     assert main(["--lang", "zh", *words(folder, tmp_path / "run", "--overwrite", "--data", *files, steps=2)]) == 0
     said = capfd.readouterr()
-    assert "训练前：some.csv spearman" in said.err and ", pairs.csv accuracy_at_1_back" in said.err
+    assert "训练前：some.csv spearman" in said.err and ", pairs.csv mrr" in said.err
+    assert "accuracy_at_1_back" not in said.err, "of each file its main figure"
     assert "对 .csv" not in said.err and "（95 %：" in said.out and "提示：只有 9" in said.out
     assert "few to judge by" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 
 
-def test_rows_that_another_file_trains_are_reported(
+def test_rows_that_are_held_out_of_one_file_are_not_trained_on_in_another(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held-out rows of one file that are in another; columns by a relative path; a file that is gone at the resume."""
+    """They were, with a note. Also columns by a relative path; a file that is gone at the resume."""
     first, second = (tmp_path / name / "pairs.tsv" for name in ("a", "b"))
     for file in (first, second):
         file.parent.mkdir()
@@ -210,7 +213,9 @@ def test_rows_that_another_file_trains_are_reported(
     monkeypatch.chdir(tmp_path)
     more = ["--data", "a/pairs.tsv", "b/pairs.tsv", "--columns", "a/pairs.tsv:1,2", "b/pairs.tsv:2,1"]
     assert main(words(folder, tmp_path / "run", *more, steps=2)) == 0
-    assert "rows are texts that are trained on" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "that share a text with held-out ones are dropped" in said and "are trained on" not in said
+    assert read_lines(tmp_path / "run" / "faults.jsonl")
     record = (tmp_path / "run" / "model" / "qkv.json").read_text(encoding="utf-8")
     assert '"pairs.tsv:2,1"' in record and str(tmp_path) not in record
     (tmp_path / "run" / "result.json").unlink()

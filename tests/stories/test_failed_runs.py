@@ -112,6 +112,7 @@ def test_a_leaked_test_set(tmp_path: Path, pretrained: Path) -> None:
     run = train(tmp_path / "a", pretrained, rows[:40], rows[40:], rows[:20], epochs=10)
     assert "20 of 20 examples of test.csv also stand in train.csv" in run.remarks[0][1]
     assert run.remarks[0][0] == "warning" and "good" not in run.levels
+    assert run.result["verdict"]["level"] != "good", "nor does the terminal say so"
 
 
 def test_shuffled_labels(tmp_path: Path, pretrained: Path) -> None:
@@ -217,6 +218,24 @@ def test_choices_without_signal(tmp_path: Path, pretrained: Path) -> None:
     run = train_on(tmp_path / "run", "choice", pretrained, parts)
     assert run.remarks[0][0] in ("failure", "warning") and "always taking choice" in run.remarks[0][1]
     assert "good" not in run.levels
+
+
+def test_answers_without_signal(tmp_path: Path, pretrained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was beside the score where every question has an answer."""
+    draw = random.Random(8)
+    texts = [" ".join(draw.sample(WORDS, 10)) for _ in range(70)]
+    rows = [{"question": "the cat", "context": text, "answer": draw.choice(text.split())} for text in texts]
+    cuts = {"train": rows[:30], "dev": rows[30:50], "test": rows[50:]}
+    parts = {name: write_lines(tmp_path / f"{name}.jsonl", some) for name, some in cuts.items()}
+    run = train_on(tmp_path / "run", "answer", pretrained, parts)
+    for part in ("dev", "test"):
+        assert [one["key"] for one in run.result["baselines"][part]] == ["overlap"]
+    value, best = run.result["test"]["f1"], run.result["baselines"]["test"][0]["value"]
+    assert (run.result["verdict"]["level"] == "good") == (run.result["test"]["intervals"]["f1"][0] > best)
+    if value < best:
+        print_result(run.result | {"failure": None})
+        said = capsys.readouterr().out.splitlines()[0]
+        assert said.startswith("warning: F1 is") and "the words next to those of the question" in said
 
 
 def test_too_few_examples(tmp_path: Path, pretrained: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from qkv.jobs.lifecycle import Finished
 from qkv.train.linear import try_strengths
 from qkv.train.log import Silent, WithCallbacks
 from qkv.train.loop import Trainer
+from tests.support.finetune_runs import classification
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
 from tests.support.small_run import Recorder
@@ -256,6 +258,14 @@ def test_the_first_line_says_that_a_baseline_wins(
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("warning: Accuracy is") and "tf-idf" in first and "on test" in first
     assert len(result["baselines"]["test"]) == 2
+    good = {"level": "good", "en": "Accuracy is 90.0\u00a0% on test, 20.0 points above the best baseline.", "zh": "好"}
+    calibration = classification().calibration
+    assert calibration is not None
+    few = replace(calibration, before=((0.9, 0.8, 20),), after=((0.9, 0.8, 20),))
+    print_result(result | {"failure": None, "verdict": good, "calibration": few.to_dict()})
+    said = capsys.readouterr().out
+    assert said.startswith("good: Accuracy is 90.0 % on test, 20.0 points above")
+    assert "not to be seen from" in said and "calibration error" not in said, "of so few held-out answers"
 
 
 def test_evaluate_knows_texts_of_training_by_any_name(

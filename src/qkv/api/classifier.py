@@ -14,7 +14,7 @@ Labels keep their type (3 is returned as 3, not "3"):
 import inspect
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -24,8 +24,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from qkv.api.embedder import is_missing
 from qkv.api.model import Model
-from qkv.api.predict import frame_inputs, is_frame, make_examples, remembered_columns
+from qkv.api.predict import fill_gaps, frame_inputs, is_frame, lacks_text, make_examples, remembered_columns
 from qkv.data.labelled.examples import Place, TextExample
 from qkv.data.labelled.tables import find_usual_column, quote_names
 from qkv.errors import InputError, did_you_mean
@@ -66,10 +67,7 @@ def parse_labels(y: Any, kind: str) -> TargetLabels:
     >>> parse_labels([["好", "快"], []], "auto").spelled
     (('好', '快'), ())
     """
-    if hasattr(y, "to_numpy"):
-        y = y.to_numpy()
-    if isinstance(y, str) or not isinstance(y, Iterable):
-        raise InputError(f"y is {y!r}; it has one label for every text, in a list.")
+    y = _label_rows(y)
     if isinstance(y, np.ndarray) and y.ndim == 2:
         if y.shape[1] > 1 and LABEL_KINDS[kind] in (None, "lists"):
             return _columns(y)
@@ -114,8 +112,10 @@ def _plain(item: Any) -> Any:
 
 
 def _known(label: Any, place: int, found: dict[str, Any], kind: str) -> str:
-    if label is None or label == "" or (isinstance(label, float) and math.isnan(label)):
-        raise InputError(f"y[{place}] is {label!r}: every text needs a label. Leave texts without one out.")
+    if _lacks_label(label):
+        raise InputError(
+            f"y[{place}] is {label!r}: every text needs a label. Leave texts without one out, or set skip_bad=True."
+        )
     if not isinstance(label, str | int | float):
         raise InputError(
             f"y[{place}] is {label!r}; a label is a text, a whole number, true or false, or a list of them."
@@ -167,6 +167,10 @@ class Classifier:
     written, and the figures. After `fit`: `classes_`, `model_` (a `qkv.Model`), `result_` (the figures of the run) and
     `columns_` (of a DataFrame, the columns by role, which `verbose` prints; `predict` uses the same).
 
+    Rows without a text (None, NaN, "") or without a label are an error of `fit` and `score` that names them; with
+    `skip_bad` they are left out, and `skipped_` are those of `fit`, counted from 0. In `predict` and `predict_proba` a
+    row without a text stays, without an answer: None (in an array of objects), NaN for numbers and probabilities.
+
     >>> judge = Classifier(transfer="features")                                               # doctest: +SKIP
     >>> judge.fit(["快递太慢", "质量很好", …], ["bad", "good", …]).predict(["下次还来"])      # doctest: +SKIP
     array(['good'], dtype='<U4')
@@ -189,6 +193,7 @@ class Classifier:
         embeddings: str | Path | None = None,
         tokenizer: str | Path | None = None,
         callbacks: Sequence[Callback] = (),
+        skip_bad: bool = False,
     ) -> None:
         # stored unchanged and checked by fit, since a grid search sets them one by one
         self.model = model
@@ -206,6 +211,7 @@ class Classifier:
         self.embeddings = embeddings
         self.tokenizer = tokenizer
         self.callbacks = callbacks
+        self.skip_bad = skip_bad
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fine-tune the model on these examples, from the start. `sample_weight` has a number of 0 or more for each:
@@ -221,21 +227,30 @@ class Classifier:
             write(f"columns of X: {', '.join(f'{role} = {name!r}' for role, name in self.columns_.items())}", err=True)
         if not texts:
             raise InputError("X is empty: there is nothing to learn from.")
-        labels = parse_labels(y, self.kind)
-        if len(texts) != len(labels.spelled):
-            raise InputError(f"X has {len(texts):,} texts and y has {len(labels.spelled):,} labels; give one each.")
+        expected = _label_rows(y)
+        if len(texts) != len(expected):
+            raise InputError(f"X has {len(texts):,} texts and y has {len(expected):,} labels; give one each.")
         weights = _weights(sample_weight, len(texts))
+        kept = self._usable(texts, expected)
+        labels = parse_labels(y if len(kept) == len(texts) else _select(y, kept), self.kind)
         if labels.form == "single" and len(labels.classes) < 2:
             raise InputError(f"Every label in y is {labels.classes[0]!r}: a classifier needs at least two.")
         config = resolve_finetune_settings(
             "classify", str(self.model), self.transfer, None, self._flags(labels), self.settings
         )
         device = device_named(config.device)
-        found = make_examples(TextExample, texts, load_run_tokenizer(config))
+        gaps: list[int] = []
+        found = list(make_examples(TextExample, (texts[row] for row in kept), load_run_tokenizer(config), gaps))
+        self._check_skipped([kept[gap] for gap in gaps], len(texts))
         examples = [
-            TextExample(example.text, example.pair, label, Place("X", number), weight=weight)
-            for number, (example, label, weight) in enumerate(zip(found, labels.spelled, weights, strict=True), 1)
+            TextExample(example.text, example.pair, label, Place("X", row + 1), weight=weights[row])
+            for row, label, example in zip(kept, labels.spelled, fill_gaps(found, gaps), strict=True)
+            if example is not None
         ]
+        used = {example.place.line - 1 for example in examples}
+        self.skipped_ = np.array([row for row in range(len(texts)) if row not in used], np.int64)
+        if len(self.skipped_) and self.verbose:
+            write(f"rows of X and y that cannot be used and are left out: {len(self.skipped_):,}", err=True)
         data = _split(examples, config)
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
             with for_stderr() if self.verbose else nullcontext(Silent()) as progress:
@@ -251,38 +266,60 @@ class Classifier:
         return self
 
     def predict(self, X: Any) -> Any:
-        """An array of labels in the form of y; a list of lists if y had lists."""
-        results = list(self._answers(X))
+        """An array of labels in the form of y; a list of lists if y had lists. None or NaN for a row without a text."""
+        return self._given(self._answers(X))
+
+    def _given(self, results: Sequence[Any]) -> Any:
+        """Results in the form of y."""
         labels = self._labels
         if labels.form == "numbers":
-            return np.array([result.value for result in results])
+            return np.array([math.nan if one is None else one.value for one in results])
         if labels.form == "columns":
             names = [spell_label(one) for one in labels.classes]
-            return np.array([[int(name in result.labels) for name in names] for result in results])
+            nothing = [math.nan] * len(names)
+            return np.array(
+                [nothing if one is None else [int(name in one.labels) for name in names] for one in results]
+            )
         back = {spell_label(one): place for place, one in enumerate(labels.classes)}
         if labels.form == "lists":
-            return [[labels.classes[place] for place in sorted(back[one] for one in r.labels)] for r in results]
-        return self.classes_[np.array([back[result.label] for result in results], dtype=np.int64)]
+            return [
+                None if one is None else [labels.classes[place] for place in sorted(back[name] for name in one.labels)]
+                for one in results
+            ]
+        given = self.classes_[np.array([back[one.label] for one in results if one is not None], dtype=np.int64)]
+        if len(given) == len(results):
+            return given
+        whole = np.full(len(results), None, dtype=object)
+        whole[[one is not None for one in results]] = given
+        return whole
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(texts, classes) calibrated probabilities, columns in the order of `classes_`.
 
         Rows sum to 1 if a text has one label; with several labels the columns are independent.
         """
-        results = list(self._answers(X))
+        results = self._answers(X)
         if self._labels.form == "numbers":
             raise InputError("A number that was learned (kind='regression') has no probabilities; use predict.")
         names = [spell_label(one) for one in self._labels.classes]
         # a column of zeros in y has no output: it was never seen
-        rows = [[result.probabilities.get(name, 0.0) for name in names] for result in results]
+        rows = [
+            [math.nan if result is None else result.probabilities.get(name, 0.0) for name in names]
+            for result in results
+        ]
         return np.array(rows, dtype=np.float64).reshape(-1, len(names))
 
     def score(self, X: Any, y: Any) -> float:
         """The share of texts with all labels correct; R² for numbers."""
-        answered = self.predict(X)
-        wanted = list(y.to_numpy() if hasattr(y, "to_numpy") else y)
-        if len(wanted) != len(answered):
-            raise InputError(f"X has {len(answered):,} texts and y has {len(wanted):,} labels; give one each.")
+        self._require_fit()
+        texts, wanted = _texts(X, getattr(self, "columns_", {}))[0], _label_rows(y)
+        if len(wanted) != len(texts):
+            raise InputError(f"X has {len(texts):,} texts and y has {len(wanted):,} labels; give one each.")
+        kept = self._usable(texts, wanted)
+        found = self.model_.predict([texts[row] for row in kept])
+        self._check_skipped([row for row, one in zip(kept, found, strict=True) if one is None], len(texts))
+        kept = [row for row, one in zip(kept, found, strict=True) if one is not None]
+        answered, wanted = self._given([one for one in found if one is not None]), [wanted[row] for row in kept]
         if self._labels.form == "numbers":
             expected = np.asarray(wanted, dtype=np.float64)
             left, whole = ((expected - answered) ** 2).sum(), ((expected - expected.mean()) ** 2).sum()
@@ -402,10 +439,26 @@ class Classifier:
         plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()}
         return {key: value for key, value in plain.items() if value is not None}
 
-    def _answers(self, X: Any) -> Iterator[Any]:
+    def _answers(self, X: Any) -> Sequence[Any]:
+        """A result for each row of X; None for one without a text."""
         self._require_fit()
-        for _, results in self.model_.predict_stream(_texts(X, getattr(self, "columns_", {}))[0]):
-            yield from results
+        return self.model_.predict(_texts(X, getattr(self, "columns_", {}))[0])
+
+    def _usable(self, texts: Sequence[Any], labels: Sequence[Any]) -> list[int]:
+        """The rows with a text and a label; with `skip_bad` the others are left out."""
+        self._check_skipped([row for row, text in enumerate(texts) if lacks_text(text)], len(texts))
+        if not self.skip_bad:
+            return list(range(len(texts)))  # `parse_labels` says what is wrong with a label
+        rows = enumerate(zip(texts, labels, strict=True))
+        return [row for row, (text, label) in rows if not lacks_text(text) and not _lacks_label(label)]
+
+    def _check_skipped(self, rows: Sequence[int], n: int) -> None:
+        if rows and not self.skip_bad:
+            places = ", ".join(f"X[{row}]" for row in rows[:5]) + (", …" if len(rows) > 5 else "")
+            raise InputError(
+                f"{len(rows):,} of the {n:,} texts in X are missing or empty: {places}. Leave these rows out, or set "
+                "skip_bad=True."
+            )
 
     def _require_fit(self) -> None:
         if not self.__sklearn_is_fitted__():
@@ -422,7 +475,8 @@ def _texts(X: Any, remembered: Mapping[str, str]) -> tuple[list[Any], dict[str, 
         if not known and len(names) <= 2 and not find_usual_column("text", names, "X"):
             known = dict(zip(("text", "pair"), names, strict=False))
         rows, columns = frame_inputs(X, "classify", known)
-        return [(row["text"], row["pair"]) if "pair" in row else row["text"] for row in rows], columns
+        texts = [row and ((row["text"], row["pair"]) if "pair" in row else row["text"]) for row in rows]
+        return texts, columns
     if hasattr(X, "to_numpy"):  # a column of pandas
         X = X.to_numpy()
     if isinstance(X, np.ndarray):
@@ -434,6 +488,26 @@ def _texts(X: Any, remembered: Mapping[str, str]) -> tuple[list[Any], dict[str, 
     if isinstance(X, str | Mapping) or not isinstance(X, Iterable):
         raise InputError(f"X is {X!r:.60}; give a list of texts, or of pairs of texts.")
     return list(X), {}
+
+
+def _label_rows(y: Any) -> Any:
+    """A label, or several, of each text."""
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if isinstance(y, str) or not isinstance(y, Iterable):
+        raise InputError(f"y is {y!r}; it has one label for every text, in a list.")
+    return y if isinstance(y, np.ndarray) else list(y)
+
+
+def _lacks_label(label: Any) -> bool:
+    if isinstance(label, np.ndarray):  # a row of a table
+        return label.dtype.kind in "fO" and any(map(is_missing, label.tolist()))
+    return is_missing(label) or (isinstance(label, str) and not label.strip())
+
+
+def _select(y: Any, rows: Sequence[int]) -> Any:
+    found = _label_rows(y)
+    return found[list(rows)] if isinstance(found, np.ndarray) else [found[row] for row in rows]
 
 
 def _weights(sample_weight: Any, n: int) -> list[float]:

@@ -5,13 +5,12 @@ documents is put before it, as in training; a folder by others gets the prompt a
 prompt, a text begins with that mark alone. Prompts are read in batches of like length and come back in the order they
 were given; a prompt for which there are too few positions is refused, never cut.
 
->>> generator = Generator("run")                                                  # doctest: +SKIP
+>>> generator = Generator()                                                       # doctest: +SKIP
 >>> generator.generate(["ROMEO:"], GenerateConfig(sample=True, top_k=40))[0][0].text  # doctest: +SKIP
 ' And therefore thou art come …'
 >>> for piece in generator.stream("春眠"): print(piece, end="")                   # doctest: +SKIP
 """
 
-import os
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from qkv.api.model import DTYPES
 from qkv.data.batch import Batch, chunks
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import WRITES, Loading
-from qkv.models.folders.hub import locate
+from qkv.models.folders.hub import default_model, locate
 from qkv.models.table import open_model
 from qkv.search.beam import generate
 from qkv.search.decoding import Hypothesis
@@ -81,19 +80,19 @@ class Generator:
 
     def __init__(
         self,
-        folder: str | Path,
+        folder: str | Path | None = None,
         device: str | torch.device = "cpu",
         threads: int | None = None,
         dtype: str = "float32",
         precision: str = "fp32",
     ) -> None:
-        """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision` is that of a GPT
-        on a CPU (nn/cpu/precision.py)."""
+        """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub; without one, qkv-gpt.
+        `precision` is that of a GPT on a CPU (nn/cpu/precision.py)."""
         use_threads(threads)
         if dtype not in DTYPES:
             raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
         self.device = device_named(str(device))
-        self.path = locate(os.path.expanduser(folder))
+        self.path = locate(default_model(WRITES.name) if folder is None else folder)
         opened = open_model(self.path, Loading(DTYPES[dtype], self.device, precision))
         found = opened.ability(WRITES)
         self.writer, self.tokenizer, self.notes = found.writer, found.tokenizer, opened.notes

@@ -40,7 +40,7 @@ from qkv.data.windows import cut_windows
 from qkv.errors import InputError, listed
 from qkv.files import check_replaceable, replaced_folder, sha256_of, to_json, write_text
 from qkv.models.family import ENCODES
-from qkv.models.folders.hub import FOLDER, HUB
+from qkv.models.folders.hub import HUB, zoo_name
 from qkv.text.tokenizer import Encoded
 from qkv.text.unknown import UnknownCounter
 from qkv.train.run_folder import folder_sha256
@@ -330,7 +330,7 @@ def _write_vectors(
 def _name_to_reopen(path: Path) -> str:
     """What finds a model again: the name of a shipped one, hf:owner/name, or the absolute path."""
     path = path.resolve()
-    if path.parent == FOLDER:
+    if zoo_name(path) is not None:
         return path.name
     if cached := HUB_CACHE.fullmatch("/".join(path.parts[-3:])):
         return HUB + cached["name"].replace("--", "/")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.api.embedder import (
@@ -27,9 +28,11 @@ from qkv.api.embedder import (
     check_texts,
     describe_empty_text,
     html_table,
+    is_missing,
 )
 from qkv.api.predict import (
     Predictions,
+    fill_gaps,
     frame_inputs,
     is_frame,
     is_one_input,
@@ -212,7 +215,7 @@ class Model:
 
     def embed(
         self,
-        texts: str | Iterable[str],
+        texts: str | Iterable[str | None],
         pooling: str | None = None,
         normalize: bool | None = None,
         tokens_per_batch: int | None = None,
@@ -231,29 +234,47 @@ class Model:
         layer None is the last one; 1, 2, … are the layers of a BERT or an ELMo, and 0 are the embeddings.
 
         A model without a task head gives the mean of the text's own tokens, without [CLS] and [SEP]: ELMo of its layers
-        in equal shares; word2vec of the words that have a vector, and `n_without_vector` counts the others. A text
-        without such a word is an error, as an empty one is.
+        in equal shares; word2vec of the words that have a vector, and `n_without_vector` counts the others.
 
-        Of a DataFrame, the texts are in the column with a usual name ("text", …).
+        Of a DataFrame, the texts are in the column with a usual name ("text", …). Of several texts, one that is missing
+        or empty (None, NaN, "") or without such a word has a vector of NaN, and n_tokens 0; a single one is an error.
         """
-        given = [texts] if isinstance(texts, str) else texts
+        given: Iterable[Any] = [texts] if isinstance(texts, str) else texts
         if is_frame(texts):  # whose items are its columns
-            given = [row["text"] for row in frame_inputs(texts, "classify", {})[0]]
+            given = [row and row["text"] for row in frame_inputs(texts, "classify", {})[0]]
+        gaps: list[int] = []
+        if not isinstance(texts, str):
+            given = self._present(given, gaps)
         parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
         if not parts:
             nothing = np.zeros(0, dtype=np.int64)
-            return Embeddings(
-                np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing, nothing, model=self.name
-            )
+            vectors = np.zeros((0, self.config.width), dtype=np.float32)
+            parts = [Embeddings(vectors, nothing, nothing, nothing)]
         without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
+        at = np.array(gaps, np.int64) - np.arange(len(gaps))  # where np.insert expects them
+
+        def joined(arrays: Sequence[NDArray[Any]], gap: float = 0) -> NDArray[Any]:
+            return np.insert(np.concatenate(arrays), at, gap, axis=0)
+
         return Embeddings(
-            np.concatenate([part.vectors for part in parts]),
-            np.concatenate([part.n_tokens for part in parts]),
-            np.concatenate([part.n_windows for part in parts]),
-            np.concatenate([part.n_unknown for part in parts]),
-            np.concatenate(without) if without else None,
+            joined([part.vectors for part in parts], np.nan),
+            joined([part.n_tokens for part in parts]),
+            joined([part.n_windows for part in parts]),
+            joined([part.n_unknown for part in parts]),
+            joined(without) if without else None,
             self.name,
         )
+
+    def _present(self, texts: Iterable[Any], gaps: list[int]) -> Iterator[Any]:
+        """Texts that have a vector; `gaps` are the indices of the others."""
+        embedder = self._embedder()
+        for index, text in enumerate(texts):
+            if not is_missing(text):
+                check_texts([text], index)
+                if embedder.lacks(text) is None:
+                    yield text
+                    continue
+            gaps.append(index)
 
     def embed_stream(
         self,
@@ -361,14 +382,19 @@ class Model:
 
         A Series of pandas is a list of texts; of a DataFrame the columns are those named in training, or those with
         usual names ("text", "question", …), and `columns` of the result says which.
+
+        Of several inputs, one without a text (None, NaN, "") has the result None. A single one is an error.
         """
-        task = self.solver.task
+        task, index = self.solver.task, getattr(inputs, "index", None)
         columns: dict[str, str] = {}
         if is_frame(inputs):
             inputs, columns = frame_inputs(inputs, task.name, remembered_columns(self.record))
-        single = is_one_input(inputs, task.example, task.paired)
-        parts = self.predict_stream([inputs] if single else inputs)
-        return Predictions((result for _, part in parts for result in part), columns)
+        if is_one_input(inputs, task.example, task.paired):
+            return Predictions((result for _, part in self.predict_stream([inputs]) for result in part), columns)
+        gaps: list[int] = []
+        examples = make_examples(task.example, inputs, self.tokenizer, gaps)
+        found = [result for _, part in self.answer_stream(examples) for result in part]
+        return Predictions(fill_gaps(found, gaps), columns, None if callable(index) else index)
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""

@@ -4,8 +4,9 @@ Files of results are written atomically.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -23,30 +24,69 @@ from qkv.text.languages import is_language
 from qkv.text.tokenizer import Tokenizer
 
 E = TypeVar("E", bound=Example)
+T = TypeVar("T")
 
 
-def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[E]:
-    """Yield each item as an unlabelled example; an item of another form is an error with its number, from 1."""
+def make_examples(
+    kind: type[E], items: Iterable[Any], tokenizer: Tokenizer, gaps: list[int] | None = None
+) -> Iterator[E]:
+    """Yield each item as an unlabelled example; an item of another form is an error with its number, from 1.
+
+    An item without a text is an error, too; or its index is added to `gaps`, and it is left out.
+    """
     for number, item in enumerate(items, 1):
+        if gaps is not None and lacks_text(item):
+            gaps.append(number - 1)
+            continue
         example = item.unlabelled() if isinstance(item, kind) else kind.from_python(item)
         if example is None:
             shown = f"a {type(item).__name__}" if isinstance(item, Example) else repr(item)
             shown = shown if len(shown) <= 60 else shown[:57] + "…"
             raise InputError(f"Input {number} is {shown}; this model reads {kind.form}.")
         if name := empty_part(example, tokenizer):
-            raise InputError(f"Input {number}: {describe_empty(name)}.")
+            if gaps is None:
+                raise InputError(f"Input {number}: {describe_empty(name)}.")
+            gaps.append(number - 1)
+            continue
         yield example
 
 
-class Predictions(list[Any]):
-    """Results of `Model.predict`: a list that a notebook shows as a table. `columns` are those of a DataFrame."""
+def lacks_text(item: Any) -> bool:
+    """Whether a table has no value here, or only spaces, or so for one of two texts."""
+    if isinstance(item, list | tuple) and len(item) == 2:
+        return any(map(lacks_text, item))
+    return not item.strip() if isinstance(item, str) else is_missing(item)
 
-    def __init__(self, results: Iterable[Any] = (), columns: Mapping[str, str] | None = None) -> None:
+
+def fill_gaps(found: Iterable[T], gaps: Collection[int]) -> list[T | None]:
+    """What was found for the items that are not at these indices, and None for those that are.
+
+    >>> fill_gaps("ab", [0, 2])
+    [None, 'a', None, 'b']
+    """
+    results = list(found)
+    rest, missing = iter(results), set(gaps)
+    return [None if index in missing else next(rest) for index in range(len(results) + len(missing))]
+
+
+class Predictions(list[Any]):
+    """Results of `Model.predict`, None for an input without a text: a list that a notebook shows as a table. `columns`
+    are those of a DataFrame, and `frame_index` is its index."""
+
+    def __init__(
+        self, results: Iterable[Any] = (), columns: Mapping[str, str] | None = None, frame_index: Any = None
+    ) -> None:
         super().__init__(results)
-        self.columns = dict(columns or {})
+        self.columns, self.frame_index = dict(columns or {}), frame_index
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with one row per input, without a value where the input had no text: `frame.join` adds it to the
+        one that was asked."""
+        rows = [{} if one is None else one.to_dict() for one in self]
+        return import_module("pandas").DataFrame(rows, index=self.frame_index)
 
     def _repr_html_(self) -> str:
-        rows = [one.to_dict() for one in self[:_SHOWN]]
+        rows = [{} if one is None else one.to_dict() for one in self[:_SHOWN]]
         names = list({name: None for row in rows for name in row if name not in UNTABLED})
         more = f", the first {_SHOWN}" if len(self) > _SHOWN else ""
         cells = [[format_cell(_flat(row.get(name))) for name in names] for row in rows]
@@ -61,9 +101,11 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "columns") and hasattr(value, "to_numpy") and hasattr(value, "__getitem__")
 
 
-def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the rows of a DataFrame as inputs, {"text": …}, with "pair", "question" or "choices" if there are any; and
-    the columns that they are from."""
+def frame_inputs(
+    frame: Any, task: str, remembered: Mapping[str, str]
+) -> tuple[list[dict[str, Any] | None], dict[str, str]]:
+    """Return the rows of a DataFrame as inputs, {"text": …}, with "pair", "question" or "choices" if there are any,
+    None where a value is missing; and the columns that they are from."""
     names = [str(name) for name in frame.columns]
     labelling = labelling_for(task)
     known = {role: name for role, name in remembered.items() if role in labelling.roles}
@@ -73,22 +115,23 @@ def frame_inputs(frame: Any, task: str, remembered: Mapping[str, str]) -> tuple[
     for role in _INPUT_ROLES:
         if role in columns:
             parts = [columns[role]] if columns[role] in names else columns[role].split(",")
-            cells = [_column(frame, names, part) for part in parts]
+            cells = [frame[frame.columns[names.index(part)]].to_numpy().tolist() for part in parts]
             inputs["text" if role == "context" else role] = (
                 cells[0] if len(cells) == 1 else [list(row) for row in zip(*cells, strict=True)]
             )
-    rows = [dict(zip(inputs, row, strict=True)) for row in zip(*inputs.values(), strict=True)]
+    rows = [_frame_input(dict(zip(inputs, row, strict=True))) for row in zip(*inputs.values(), strict=True)]
     return rows, {role: name for role, name in columns.items() if role in _INPUT_ROLES}
 
 
-def _column(frame: Any, names: Sequence[str], name: str) -> list[Any]:
-    values: list[Any] = frame[frame.columns[names.index(name)]].to_numpy().tolist()
-    if (row := next((row for row, value in enumerate(values, 1) if is_missing(value)), None)) is not None:
-        raise InputError(
-            f"The DataFrame has no value ({values[row - 1]}) in row {row:,} of the column {name!r}. "
-            f"Leave such rows out: frame.dropna(subset=[{name!r}])."
-        )
-    return values
+def _frame_input(row: dict[str, Any]) -> dict[str, Any] | None:
+    """A row of a DataFrame; None if what a model must read is missing. As in files, a question with choices needs no
+    text, and fewer choices than there are columns leave the last ones empty."""
+    if isinstance(choices := row.get("choices"), list):
+        while choices and is_missing(choices[-1]):
+            choices = choices[:-1]
+        row = {role: "" if is_missing(value) else value for role, value in row.items()} | {"choices": choices}
+    missing = any(map(is_missing, [*row.values(), *(choices if isinstance(choices, list) else ())]))
+    return None if missing or choices == [] else row
 
 
 def is_one_input(inputs: Any, kind: type[Example], paired: bool | None) -> bool:

@@ -35,8 +35,8 @@ from qkv.api.model import Model, load, load_for
 from qkv.data.batch import Watch
 from qkv.data.labelled.tables import column_key
 from qkv.errors import InputError, did_you_mean
-from qkv.models.family import HAS_TASK
-from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.models.family import ENCODES, HAS_TASK
+from qkv.models.folders.hub import default_model
 from qkv.text.unknown import UnknownCounter
 from qkv.train.run_folder import folder_sha256
 
@@ -158,7 +158,7 @@ class SearchIndex:
         cls,
         source: "str | Path | Mapping[str, Any] | Iterable[str | Path | Mapping[str, Any]] | Files",
         out: str | Path,
-        model: "str | Path | Model" = DEFAULT_MODEL,
+        model: "str | Path | Model | None" = None,
         *,
         text: str | None = None,
         document: bool = False,
@@ -178,12 +178,15 @@ class SearchIndex:
         line (.txt), csv, tsv, jsonl, parquet, xlsx, folders of documents. `text` names the column of the texts; the
         others are kept and are part of a hit. With `document` each file is one text.
 
+        `model` is by default qkv-sentences, or qkv-mini in a copy of qkv without it.
+
         A text above `passage` tokens (default 128) is cut into passages that overlap by a quarter. Texts without a
         token are left out: see `built`. `approximate` adds a graph for approximate search (extra `ann`).
 
         `progress` is called with the number of texts that were embedded since the last call, and that of all.
         """
-        loaded = model if isinstance(model, Model) else load(model, device, threads)
+        name = default_model(ENCODES.name) if model is None else model
+        loaded = name if isinstance(name, Model) else load(name, device, threads)
         built = write_index(
             source,
             Path(out),

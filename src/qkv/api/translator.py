@@ -8,7 +8,6 @@ than what the model was made for is refused, or translated sentence by sentence 
 'A man is reading.'
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,21 @@ from typing import Any
 from qkv.data.batch import chunks
 from qkv.errors import InputError
 from qkv.models.family import TRANSLATES, Loading, Translates
-from qkv.models.folders.hub import locate
+from qkv.models.folders.hub import default_model, locate
 from qkv.models.folders.own import CONFIG
 from qkv.models.table import describe_model, open_model
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import source_spans, target_spans, translate_batch
 from qkv.text.alignment import Alignment, WordAttention, align, word_attention
+from qkv.text.languages import (
+    UNKNOWN_LANGUAGE,
+    base_of,
+    check_language,
+    detect_language,
+    in_latin,
+    language_name,
+)
 from qkv.text.segmenter import Segmenter
 from qkv.text.segmenter import split_sentences as sentences
 from qkv.train.device import device_named, use_threads
@@ -211,7 +218,7 @@ class Translator(Translates):
     def _too_long(
         self, place: str, piece: str, tokens: int, split: bool, others: Sequence[str] = (), more: int = 0
     ) -> InputError:
-        begins = piece if len(piece) <= 40 else piece[:39] + "…"
+        begins = _begin(piece)
         way = (
             "Shorten it: nothing is cut in silence."
             if split
@@ -237,23 +244,76 @@ class Translator(Translates):
 
 
 def load_translator(
-    name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
+    name: str | Path | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    precision: str = "fp32",
+    *,
+    source: str = "",
+    target: str = "",
 ) -> Translator:
-    """Load a run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision` is that of a
-    Transformer on a CPU (nn/cpu/precision.py)."""
+    """Load a run, a model folder, an OPUS-MT folder, hf:owner/name from the hub, or a model that comes with qkv, by its
+    name or by its languages: load_translator(source="en", target="zh"). `precision` is that of a Transformer on a CPU
+    (nn/cpu/precision.py)."""
     use_threads(threads)
-    opened = open_model(_place(name), Loading(device=device_named(device), precision=precision))
-    return Translator(**vars(opened.ability(TRANSLATES)), path=opened.path, notes=opened.notes)
+    if name is None:
+        if not source and not target:
+            raise InputError('Name a model, or a language: load_translator(source="en") or (target="zh").')
+        for code, what in ((source, "source"), (target, "target")):
+            check_language(code or UNKNOWN_LANGUAGE, what)
+        name, source, target = default_model(TRANSLATES.name, source, target), "", ""
+    opened = open_model(locate(name), Loading(device=device_named(device), precision=precision))
+    found = opened.ability(TRANSLATES)
+    check_direction(opened.path, found, source, target)
+    return Translator(**vars(found), path=opened.path, notes=opened.notes)
 
 
 def translates(name: str | Path) -> bool:
     """Whether a folder holds a translation model; nothing is loaded."""
-    place = _place(name)
+    place = locate(name)
     return (place / CONFIG).is_file() and TRANSLATES in describe_model(place).abilities
 
 
-def _place(name: str | Path) -> Path:
-    return locate(os.path.expanduser(name))
+def check_direction(path: Path, model: Translates, source: str, target: str) -> None:
+    """Refuse languages that the user names and a model does not translate; "" are not named."""
+    for code, own, which in ((source, model.source_language, "from"), (target, model.target_language, "to")):
+        check_language(code or UNKNOWN_LANGUAGE, f"--{which}")
+        if code and not base_of(own):
+            raise InputError(f"{path} does not say which languages it translates: leave --{which} {code} out.")
+        if code and base_of(own) != base_of(code):
+            raise InputError(
+                f"{path} translates {model.source_language or '?'} → {model.target_language or '?'}, not {which} "
+                f"{language_name(code)}. Leave --{which} out, or give another model."
+            )
+
+
+def choose_translator(texts: Iterable[tuple[str, str]], source: str = "", target: str = "") -> str:
+    """The name of qkv's own model for texts, by the languages that the user names ("": not named) and by what the first
+    text with letters looks like. Texts come with what messages call them."""
+    for code, which in ((source, "from"), (target, "to")):
+        check_language(code or UNKNOWN_LANGUAGE, f"--{which}")
+    seen = ((place, _begin(text), detect_language(text)) for text, place in texts)
+    place, text, found = next((one for one in seen if one[2]), ("", "", ""))
+    if not (found or source or target):
+        raise InputError("The text has no letters to tell its language by: add --to zh or --to en.")
+    if source and found and base_of(source) != found and not (in_latin(source) and in_latin(found)):
+        raise InputError(
+            f"{place} ({text!r}) looks like {language_name(found)}, not like {language_name(source)}: leave --from "
+            f"{source} out."
+        )
+    if found and not source and found == base_of(target):
+        raise InputError(f"{place} ({text!r}) is {language_name(found)} already, which --to {target} asks for.")
+    try:
+        return default_model(TRANSLATES.name, source or found, target)
+    except InputError as error:
+        if source or not found:
+            raise
+        way = " If it is English, add --from en." if in_latin(found) else ""
+        raise InputError(f"{place} ({text!r}) looks like {language_name(found)}. {error}{way}") from None
+
+
+def _begin(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _key(number: int, part: int) -> int:

@@ -22,7 +22,7 @@ from qkv.data.readers import numbered_lines
 from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
 from qkv.models.family import LOOKS_UP
-from qkv.models.folders.hub import locate_vectors
+from qkv.models.folders.hub import default_model, locate_vectors
 from qkv.models.table import open_model
 from qkv.models.word2vec.folder import VectorFile, WordVectors
 
@@ -269,14 +269,14 @@ def _known(value: Any) -> Any:
 # --- Word vectors by a name: a folder, a run, a file, the hub.
 
 
-def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordVectors:
+def load_vectors(name: str | os.PathLike[str] | None = None, most: int | None = None) -> WordVectors:
     """Word vectors from a folder of ours, a run, the hub (hf:owner/name), or a file in the format of the C tool or
-    GloVe.
+    GloVe; without a name those of qkv-words, which come with qkv.
 
     Of a folder, the words are those with a vector; a row of zeros is what training leaves to a word it never met. The
     table of a Bengio model (nnlm) serves too.
 
     `most` takes no more than the first so many words, which are the most frequent.
     """
-    place = locate_vectors(name)
+    place = locate_vectors(default_model(LOOKS_UP.name) if name is None else name)
     return VectorFile(place).vectors(most) if place.is_file() else open_model(place).ability(LOOKS_UP).vectors(most)

@@ -15,11 +15,11 @@ from qkv.cli.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
-    ModelOption,
     OverwriteOption,
     RecipeOption,
     ResumeOption,
     RunOption,
+    SentenceModelOption,
     SetOption,
     TextColumn,
     ThreadsOption,
@@ -33,7 +33,7 @@ from qkv.cli.options import (
 )
 from qkv.cli.translate import WithFiles, train
 from qkv.errors import InputError, listed
-from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.models.folders.hub import DEFAULT_MODEL, default_model
 from qkv.text.messages import write
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def embed_texts(
         ),
     ] = None,
     text: TextColumn = None,
-    model: ModelOption = DEFAULT_MODEL,
+    model: SentenceModelOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write .npy, .jsonl, .tsv, .csv, .parquet or .xlsx."),
@@ -173,6 +173,8 @@ def embed_texts(
     qkv embed --file reviews.csv --text Review --out vectors.parquet
     qkv embed --tokens --layer 2 --model ELMO "He got bit by Python" "Python is my favorite programming language"
 
+    The default model is qkv-sentences, which compares sentences; with --tokens qkv-mini.
+
     Models without a task head also work: word2vec or nnlm (mean of the words that have a vector), rnnlm, ELMo (mean of
     the tokens, layers in equal shares).
 
@@ -199,6 +201,7 @@ def embed_texts(
         raise InputError("--text names a column of a file: give the file with --file.")
     if tokens:
         check_tokens(out, pooling)
+    model = model or (DEFAULT_MODEL if tokens else default_model("encodes"))
     loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
     how = (pooling, normalize, layer)
     # a text without a known word has no mean, but its tokens can be listed without vectors

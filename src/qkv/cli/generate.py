@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qkv.cli.options import (
+    AnyModelOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
@@ -16,6 +17,7 @@ from qkv.cli.options import (
     choose_device,
     quick_start,
     suffix_of,
+    take_model,
     text_or_stdin,
 )
 from qkv.errors import InputError
@@ -28,12 +30,14 @@ _WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
 
 
 def generate_texts(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="GPT or recurrent language model: run, folder, or hf:owner/name.")
-    ],
+    named: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="GPT or recurrent language model: run, folder, or hf:owner/name."),
+    ] = None,
     prompts: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="Prompts; - reads standard input.")
     ] = None,
+    model: AnyModelOption = None,
     file: Annotated[
         str | None,
         typer.Option(
@@ -95,9 +99,11 @@ def generate_texts(
     ] = "fp32",
     as_json: JsonOption = False,
 ) -> None:
-    """Generate text from a prompt, with a model of `qkv pretrain gpt`, a GPT-2 folder or a recurrent language model.
+    """Generate text from a prompt, with qkv-gpt, a model of `qkv pretrain gpt`, a GPT-2 folder or a recurrent language
+    model.
 
     \b
+    qkv generate "The capital of France"                 # with qkv-gpt
     qkv generate run "ROMEO:"
     qkv generate run 春眠不觉晓， --n 3 --seed 7
     qkv generate run --max-length 100                    # without a prompt
@@ -106,6 +112,10 @@ def generate_texts(
     qkv generate run --file prompts.txt --out texts.jsonl
     cat poem.txt | qkv generate run -                    # the whole input is one prompt
     qkv generate hf:openai-community/gpt2 "Once upon a time" --temperature 1 --top-p 0.95
+
+    The first argument is a model if it is the name of one (qkv-gpt, hf:owner/name), a folder, like a path (with a /) or
+    like the misspelt name of a folder here; or one word of ASCII that prompts follow. Anything else is a prompt for
+    qkv-gpt. With --model all arguments are prompts.
 
     By default tokens are sampled at temperature 0.8 from the 40 most probable. Any of --temperature, --top-k and
     --top-p replaces both defaults; --greedy and --beams search instead. The same seed gives the same text for a
@@ -116,11 +126,16 @@ def generate_texts(
     --precision int8 is faster on a CPU. So is drafted, for a single text: speculative decoding with 8-bit weights.
     --json prints one line of JSON per prompt: prompt, texts (text, score, log_probability, finished, n_tokens).
     """
+    words = [] if named is None else [named, *(prompts or ())]
+    if file is not None and model is None and words:  # there cannot be a prompt as well
+        model, prompts = words[0], words[1:]
+    else:
+        model, prompts = take_model(model, words, "writes")
     if file is not None and prompts:
         raise InputError("Choose one: prompts, or --file.")
     if prompts and "-" in prompts and len(prompts) > 1:
         raise InputError("Give - for standard input alone, without other prompts.")
-    for number, text in enumerate(prompts or (), 1):
+    for number, text in enumerate(prompts, 1):
         if not text:
             raise InputError(
                 f"Prompt {number} is empty. Write something, or leave the prompt out to generate without one."
@@ -148,16 +163,21 @@ def generate_texts(
     # report bad options before a model is loaded
     wanted = {key: value for key, value in given.items() if value is not None} | parse_decoding(options or [])
     config = resolve_generation(wanted, greedy)
-    texts = [text_or_stdin(text) for text in prompts or ()]
+    texts = [text_or_stdin(text) for text in prompts]
     if "" in texts:
         raise InputError("Standard input is empty. Write something, or leave - out to generate without a prompt.")
     with quick_start():
         from qkv.api.generator import Generator
+        from qkv.models.folders.hub import check_language_of
 
     generator = Generator(model, choose_device(device, precision), threads, dtype, precision)
     for note in generator.notes:
         say(f"note: {note}")
     how: dict[str, Any] = {"begins": begins, "fit": "max_length" not in wanted}
+    for number, text in enumerate(texts, 1):
+        check_language_of(generator.path, text, f"Prompt {number}", trusted="en")
+    if model is None:
+        say(f"{generator.path.name} answers; another model: --model MODEL")
     if file is None and len(texts) < 2 and config.hypotheses == 1 and not as_json and out is None:
         _show(generator, texts[0] if texts else "", config, how)
         return

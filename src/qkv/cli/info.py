@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.messages import write
+
+if TYPE_CHECKING:
+    from qkv.models.family import AddedTokens, Facts
 
 
 def describe_data(folder: Path) -> dict[str, Any] | None:
@@ -173,6 +176,24 @@ def convert_vectors(source: str, target: Path, as_json: bool) -> None:
 
 
 _DTYPES = ("float32", "bfloat16", "float16")
+_STORED = (*_DTYPES, "int8")
+
+
+def _store(found: "Facts", target: Path, dtype: str, as_json: bool) -> None:
+    """Write a folder with its weights as another type, and print the error."""
+    from qkv.cli.terminal import print_json
+    from qkv.models.folders.own import check_model_target, rewrite_folder
+
+    check_model_target(target)
+    target = Path(os.path.expanduser(target))
+    error = rewrite_folder(found.path, target, dtype)
+    facts = {"path": str(target), "architecture": found.model_type, "parameters": found.document["parameters"]}
+    if as_json:
+        print_json({**facts, "dtype": dtype, "largest_error": error.largest, "mean_error": error.mean})
+        return
+    write(f"{target}: {found.model_type}, {facts['parameters']:,} parameters, {dtype}")
+    if error.largest:
+        write(f"relative error of a row: {error.mean:.2%} on average, {error.largest:.2%} at most ({error.where})")
 
 
 def convert(
@@ -188,7 +209,11 @@ def convert(
     ],
     dtype: Annotated[
         str | None,
-        typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16 (default: as stored)."),
+        typer.Option(
+            "--dtype",
+            metavar="TYPE",
+            help="float32, float16 or bfloat16 (default: as stored); for models that only qkv reads also int8.",
+        ),
     ] = None,
     architecture: Annotated[
         str | None, typer.Option("--architecture", metavar="CLASS", help="Keep only the weights of this class.")
@@ -202,25 +227,41 @@ def convert(
             "simplified (traditional 汉字 as simplified); several: width,emoji.",
         ),
     ] = None,
+    add_tokens: Annotated[
+        Path | None,
+        typer.Option(
+            "--add-tokens",
+            metavar="FILE",
+            help="New tokens of a WordPiece vocabulary, one a line; after a tab a text that means the same, from which "
+            "it begins.",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the contents of NEW.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite a BERT folder in the current transformers format, or word vectors in another format, atomically.
+    """Rewrite a BERT folder in the current transformers format, word vectors in another format, or weights as another
+    type, atomically.
 
     Reads old formats too: pytorch_model.bin, shards, gamma/beta names, only a vocab.txt. Weights stored in several
-    types or in float64 become float32 unless --dtype is given.
+    types or in float64 become float32 unless --dtype is given. Tokens are added after --fold; old ids stay.
 
     \b
     qkv convert old-folder new-folder
     qkv convert old-folder new-folder --dtype float16 --architecture BertModel
-    qkv convert qkv-mini mine --fold width,emoji
+    qkv convert hf:bert-base-chinese mine --fold width,emoji
+    qkv convert qkv-mini mine --add-tokens words.txt
     qkv convert word2vec-folder vectors.bin
     qkv convert vectors.bin word2vec-folder
+    qkv convert run small --dtype int8
 
-    --json prints one document: path, architecture, parameters, dtype; for word vectors path, n_words, width, left_out.
+    Folders of word2vec, NNLM, recurrent language models, ELMo, plain encoders and translators of qkv can be stored in
+    8 bits, with a scale for each row of a matrix; the error is printed, and --dtype float32 gives floats again.
+
+    --json prints one document: path, architecture, parameters, dtype, with --add-tokens also n_added; for word vectors
+    path, n_words, width, left_out; where only the type of the weights changes, also largest_error, mean_error.
     """
-    if dtype is not None and dtype not in _DTYPES:
-        raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, _DTYPES)} Known: {', '.join(_DTYPES)}.")
+    if dtype is not None and dtype not in _STORED:
+        raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, _STORED)} Known: {', '.join(_STORED)}.")
     there = Path(os.path.expanduser(target))
     if not overwrite and (any(there.iterdir()) if there.is_dir() else there.exists()):
         raise InputError(f"{target} already exists. Give another name, or add --overwrite.")
@@ -230,37 +271,77 @@ def convert(
     from qkv.cli.terminal import say
     from qkv.models.family import LOOKS_UP, Loading
     from qkv.models.folders.hub import locate
-    from qkv.models.folders.own import check_model_target
+    from qkv.models.folders.own import OWN_FORMATS, check_model_target
     from qkv.models.table import describe_model, open_model
 
     file = Path(os.path.expanduser(source))
     place = file if file.is_file() else locate(source)
     found = describe_model(place)
+    is_own = place.is_dir() and found.model_type in OWN_FORMATS
+    if is_own and dtype is not None and not (target.suffix and LOOKS_UP in found.abilities):
+        if any(one is not None for one in (architecture, fold, add_tokens)):
+            raise InputError(f"{place} is of a format of qkv: leave out --architecture, --fold and --add-tokens.")
+        _store(found, target, dtype, as_json)
+        return
     if LOOKS_UP in found.abilities:
-        if dtype is not None or architecture is not None or fold is not None:
-            raise InputError("Word vectors are always float32: leave out --dtype, --architecture and --fold.")
+        if any(one is not None for one in (dtype, architecture, fold, add_tokens)):
+            raise InputError(
+                "Files of word vectors are always float32: leave out --dtype, --architecture, --fold and --add-tokens. "
+                "A folder of them takes --dtype."
+            )
         convert_vectors(source, target, as_json)
         return
+    if dtype == "int8":
+        raise InputError(
+            f"{place} holds {found.about.en}, which other libraries read as well, and they do not read our 8 bits: use "
+            "--dtype float16."
+        )
     stored = found.document.get("dtype", "float32")
     if dtype is None and stored not in _DTYPES:
         say(f"note: the weights are stored as {stored} and are written as float32")
         dtype = "float32"
     check_model_target(target)
     opened = open_model(place, Loading(getattr(torch, dtype or stored)))
+    if opened.write is None and dtype is not None and architecture is None and fold is None:
+        _store(found, target, dtype, as_json)
+        return
     for note in opened.notes:
         say(f"note: {note}")
     if fold is not None:
-        from qkv.text.unknown import add_folding, check_fold, read_folds
+        from qkv.text.folding import add_folding, check_fold, read_folds
 
         check_fold(names := read_folds(fold), opened.tokenizer.kind, opened.tokenizer.segmenter)
         add_folding(opened.tokenizer.backend, names)
+    added = None if add_tokens is None else opened.add_tokens(add_tokens)
     target = opened.save(target, architecture)
+    if added is not None:
+        _say_added(added)
     facts = describe_model(target).document
     kind, count = facts.get("architecture", opened.architecture), facts["parameters"]
     total = count["total"] if isinstance(count, dict) else count
     if as_json:
         from qkv.cli.terminal import print_json
 
-        print_json({"path": str(target), "architecture": kind, "parameters": total, "dtype": facts["dtype"]})
+        document = {"path": str(target), "architecture": kind, "parameters": total, "dtype": facts["dtype"]}
+        print_json(document | ({} if added is None else {"n_added": len(added.tokens)}))
         return
     write(f"{target}: {kind}, {total:,} parameters, {facts['dtype']}")
+
+
+def _say_added(added: "AddedTokens") -> None:
+    from qkv.cli.terminal import say
+
+    say(f"{len(added.tokens):,} tokens were added; the vocabulary has {added.tokenizer.size:,}")
+    if added.known:
+        say(f"note: skipped, since the model has them: {_some(added.known)}")
+    if added.repeated:
+        say(f"note: skipped, since an earlier line has them: {_some(added.repeated)}")
+    if added.blank:
+        say(
+            f"note: {len(added.blank):,} begin as [UNK], since the model knows no part of them: {_some(added.blank)}. "
+            "After the token, write a tab and a text that means the same."
+        )
+
+
+def _some(tokens: list[str]) -> str:
+    return ", ".join(tokens[:8]) + (f", … ({len(tokens):,})" if len(tokens) > 8 else "")

@@ -3,8 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,15 +44,15 @@ def port_of(value: str) -> int:
 
 def look(
     model: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="MODEL",
             envvar="QKV_MODEL",
-            help="Model folder, run, file of word vectors, or hf:owner/name (default qkv-mini).",
+            help="Model folder, run, file of word vectors, or hf:owner/name (default: all models of the package).",
             show_default=False,
             show_envvar=False,
         ),
-    ] = DEFAULT_MODEL,
+    ] = None,
     compare: Annotated[
         list[str] | None, typer.Option("--compare", metavar="MODEL", help="Second model to compare with; repeatable.")
     ] = None,
@@ -66,7 +65,7 @@ def look(
         typer.Option(
             "--view",
             metavar="NAME",
-            help="Initial view: attention, fill, meanings, positions, translation, vectors, tasks or recurrence.",
+            help="Initial view: attention, fill, next, meanings, positions, translation, vectors, tasks or recurrence.",
         ),
     ] = None,
     lang: Annotated[
@@ -99,13 +98,17 @@ def look(
     ] = False,
     threads: ThreadsOption = None,
 ) -> None:
-    """Explore a model on a page in your browser, offline.
+    """Explore models on a page in your browser, offline.
 
-    Views: attention of every head and its computation, masked words, one word in many sentences, positions, translation
-    step by step, word vectors, predictions of fine-tuned models, recurrent states and gates; as the model supports.
+    Views: attention of every head and its computation, masked words, next words, one word in many sentences, positions,
+    translation step by step, word vectors, predictions of fine-tuned models, recurrent states and gates; as the model
+    supports.
+
+    Without MODEL the page has all models that came with qkv, and that of `qkv demo` if it ran here.
 
     \b
     qkv look
+    qkv look qkv-mini
     qkv look --text "The animal didn't cross the street because it was too tired." --view attention
     qkv look RUN --compare qkv-mini --lang zh
 
@@ -117,7 +120,7 @@ def look(
 
     HTTP API: GET /api/room lists models and views, POST /api/NAME answers a request.
     """
-    from qkv.look.subject import VIEWS, open_subject
+    from qkv.look.subject import VIEWS, open_shipped, open_subject
 
     if view is not None and view not in VIEWS:
         raise InputError(f"There is no view '{view}'.{did_you_mean(view, VIEWS)} Views: {', '.join(VIEWS)}.")
@@ -148,14 +151,18 @@ def look(
 
         # --save runs many small requests, for which several threads are slower
         torch.set_num_threads(threads or 1)
-    api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
+    is_whole_zoo = model is None and not compare
+    names = (model or DEFAULT_MODEL, *(compare or ()))
+    api = Api(open_shipped(threads) if is_whole_zoo else [open_subject(name, threads) for name in names])
     begins_with = choose_subject(api, view) if view is not None else 0
-    api.load()  # report bad weights now, and make the first view fast
-    for message in [] if text is None else describe_too_long(api.subjects, text, pair):
+    # report bad weights now, and make the first view fast; of the zoo the other models load when they are looked at
+    api.load([begins_with] if is_whole_zoo else None)
+    shown = [api.subjects[begins_with]] if is_whole_zoo else api.subjects
+    for message in [] if text is None else describe_too_long(shown, text, pair):
         write(f"note: {message}", err=True)
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
     begin["model"] = begins_with or None
-    begin["compare"] = (0 if begins_with else 1) if len(api.subjects) > 1 else None
+    begin["compare"] = (0 if begins_with else 1) if compare else None
     state = {name: value for name, value in begin.items() if value is not None}
     if save is not None:
         write_page(api, save, state, examples)
@@ -200,7 +207,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     from qkv.look.page import build_page
     from qkv.look.recording import MOST_RECORDED_BYTES
 
-    with exit_on_sigterm(), replaced_file(out) as part:
+    with replaced_file(out) as part:
         part.touch()  # fail early if the file cannot be written
         with fraction("asking") as moved:
             page, made = build_page(
@@ -212,24 +219,6 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     if made.left_out:
         more = f"{len(made.left_out)} more answers did not fit into {MOST_RECORDED_BYTES >> 20} MB"
         say(f"{more}; the page says so where they belong.")
-
-
-@contextmanager
-def exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that partial files are removed."""
-
-    def end(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    try:
-        before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def serve(
@@ -251,6 +240,8 @@ def serve(
 
             # some browsers block until they are closed
             threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # at once, whatever is being computed
         try:
             server.run()
         except KeyboardInterrupt:

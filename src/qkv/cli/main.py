@@ -6,9 +6,11 @@ Help is plain text and imports neither rich nor torch, so that it is fast.
 import errno
 import os
 import re
+import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -193,7 +195,8 @@ def _run(words: list[str]) -> int:
     language()  # a wrong QKV_LANG is an error before anything else
     shown, warnings.showwarning = warnings.showwarning, _show_warning
     try:
-        answer = build_command()(words or ["--help"], prog_name="qkv", standalone_mode=False)
+        with _exit_on_sigterm():
+            answer = build_command()(words or ["--help"], prog_name="qkv", standalone_mode=False)
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except InputError as error:
@@ -215,6 +218,25 @@ def _run(words: list[str]) -> int:
         return _fail(message)
     finally:
         warnings.showwarning = shown
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, so that partial files are removed. Training, which saves first, and the server of
+    `qkv look` have their own ways."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _show_warning(

@@ -28,6 +28,16 @@ ModelOption = Annotated[
     str,
     typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="Model folder, or hf:owner/name."),
 ]
+SentenceModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        envvar="QKV_MODEL",
+        metavar="FOLDER",
+        help="Model folder, or hf:owner/name (default: qkv-sentences, or qkv-mini where there is none).",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 LanguageOption = Annotated[str, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")]
 _DEVICES = "auto (the fastest that is found), cpu, cuda, cuda:0 or mps."
@@ -78,6 +88,54 @@ def load_model(model: str, wanted: "Ability[Any] | None" = None, **how: Any) -> 
     for note in loaded.notes:
         write(f"note: {note}", err=True)
     return loaded
+
+
+AnyModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", metavar="MODEL", help="Model; then all arguments are texts (default: one of qkv's own)."
+    ),
+]
+_SENTENCE = re.compile(r"[\s?!,;:'\"，。？！；：、「」《》“”…]|\.$")
+"""What the name of a run or a model has not, and most texts have."""
+
+
+def take_model(model: str | None, words: list[str], need: str, files: bool = False) -> tuple[str | None, list[str]]:
+    """Tell the model from the texts of a verb that takes both: `qkv generate MODEL TEXT`, and `qkv generate TEXT` with
+    the default for the ability `need` (None is returned for it). `files`: a file may stand for texts.
+
+    The first argument is a model if it is the name of one of qkv's own, hf:…, or a folder; if it is like a path
+    (a / or a ~ at its beginning) or like a misspelt folder of those here; or if texts follow and it is one word of
+    ASCII. A text has a space, punctuation or 汉字. What is taken for a model by its looks alone, and is none, is an
+    error that says how to have it taken as a text.
+    """
+    if model is not None or not words:
+        return model, words
+    from qkv.models.folders.hub import FOLDER, HUB, MODELS, default_model, locate, nearest_folder
+
+    first, *rest = words
+    if first in MODELS or first.startswith(HUB) or not first.strip():
+        return first, rest
+    path = Path(os.path.expanduser(first))
+    try:
+        exists, is_file = path.exists(), path.is_file()
+    except (OSError, ValueError):  # too long for a name, or a NUL in it
+        exists = is_file = False
+    if exists and not (is_file and files and not rest):
+        return first, rest
+    if first == "-" or exists or _SENTENCE.search(first):
+        return None, words
+    default = default_model(need, *(("en", "zh") if need == "translates" else ()))
+    like_path = "/" in first or "\\" in first or first.startswith("~")
+    if not (like_path or nearest_folder(path) or (first.isascii() and (rest or not (FOLDER / default).is_dir()))):
+        if first.isascii():
+            write(f"note: there is no folder '{first}' here, so it is taken as a text", err=True)
+        return None, words
+    try:
+        locate(first)
+    except InputError as error:
+        raise InputError(f"{error} If it is a text, add --model {default}.") from None
+    return first, rest
 
 
 def load_tokenizer_and_limit(name: str) -> "tuple[Tokenizer, int | None]":

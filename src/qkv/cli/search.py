@@ -11,7 +11,7 @@ from qkv.cli.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
-    ModelOption,
+    SentenceModelOption,
     TextColumn,
     ThreadsOption,
     Verb,
@@ -22,7 +22,7 @@ from qkv.cli.options import (
     suffix_of,
 )
 from qkv.errors import InputError
-from qkv.models.folders.hub import DEFAULT_MODEL
+from qkv.models.folders.hub import default_model
 from qkv.text.messages import translate
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def build_index(
         list[str], typer.Argument(metavar="FILE...", help="Files, folders of documents, or - for standard input.")
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="INDEX", help="Folder to write.")] = None,
-    model: ModelOption = DEFAULT_MODEL,
+    model: SentenceModelOption = None,
     text: TextColumn = None,
     document: Annotated[
         bool, typer.Option("--document", help="Each file is one text, however many lines it has.")
@@ -90,6 +90,7 @@ def build_index(
     check_index_target(out, overwrite, "--overwrite")
     source = Files(files, text, document)
     _say_notes(source)
+    model = model or default_model("encodes")
     loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
     unknown = UnknownCounter(loaded.tokenizer)
     with ExitStack() as stack:

@@ -59,17 +59,16 @@ def warn_unknown(unknown: "UnknownFacts", model: str = "MODEL") -> None:
 def warn_not_for_sentences(model: "Model") -> None:
     """One line where texts are compared by a model whose folder does not declare a pooling; not for word vectors."""
     from qkv.models.family import ENCODES
-    from qkv.models.folders.hub import FOLDER
+    from qkv.models.folders.hub import DEFAULT_MODEL, FOLDER, default_model
 
     sentence, known = model.opened.sentence, model.opened.ability(ENCODES).known
     if sentence.pooling or sentence.foreign or known is not None:
         return
     shipped = model.opened.path.resolve().parent == FOLDER
     fact = "was not trained to compare sentences" if shipped else "does not say that it compares sentences"
-    say(
-        f"note: {model.name} {fact}: for search take a sentence model (--model; `qkv demo --weights` prints MiniLM's "
-        "folder), or train one: qkv train embed."
-    )
+    own = default_model("encodes")
+    way = "`qkv demo --weights` prints MiniLM's folder" if own == DEFAULT_MODEL else f"--model {own}"
+    say(f"note: {model.name} {fact}: for search take a sentence model ({way}), or train one: qkv train embed.")
 
 
 def print_json(document: Any) -> None:
@@ -275,13 +274,13 @@ _MOST_LABELS = 40
 
 
 def print_result(result: Mapping[str, Any]) -> None:
-    """Print the result of a fine-tuning run: first a failure, or that the baselines are not beaten."""
-    from qkv.jobs.finetune.facts import explain_threshold
+    """Print the result of a fine-tuning run: first a failure, or how it compares with the baselines."""
+    from qkv.jobs.finetune.facts import ENOUGH, explain_few_answers, explain_threshold
 
     failure, verdict = result.get("failure"), result.get("verdict")
     if failure:
         console().print(_plain(f"{failure[language()]}\n"), style="bold red", markup=False, soft_wrap=True)
-    elif verdict and verdict["level"] != "good":
+    elif verdict:
         colon = "：" if language() == "zh" else ": "
         typer.echo(f"{translate(verdict['level'])}{colon}{_plain(verdict[language()])}\n")
     print_scores("held out", result["dev"])
@@ -300,7 +299,9 @@ def print_result(result: Mapping[str, Any]) -> None:
     found = result["calibration"]
     if found:
         error = found["expected_calibration_error"]
-        if found["temperature"] == 1.0:
+        if found["answers"] < ENOUGH:
+            typer.echo(getattr(explain_few_answers(found["answers"]), language()))
+        elif found["temperature"] == 1.0:
             write(f"calibration error {error['before']:.3f}; a temperature does not help, so none is used")
         else:
             write(

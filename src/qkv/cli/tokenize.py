@@ -11,7 +11,7 @@ import typer
 
 from qkv.cli.options import JsonOption, Noun, Verb, text_or_stdin
 from qkv.models.folders.hub import DEFAULT_MODEL
-from qkv.text.messages import write
+from qkv.text.messages import translate, write
 
 if TYPE_CHECKING:
     from qkv.text.tokenizer import Tokenizer
@@ -80,8 +80,8 @@ def train_tokenizer(
     """
     from qkv.cli.terminal import print_json, progress, say_encodings
     from qkv.data.readers import stream_texts
+    from qkv.text.folding import check_fold, read_folds
     from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
-    from qkv.text.unknown import check_fold, read_folds
     from qkv.text.vocabulary import check_kind
 
     check_kind(kind, segmenter)
@@ -233,4 +233,5 @@ def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bo
         if number:
             typer.echo()
         name = "gives" if len(found) == 1 else ("the first text gives", "the second text gives")[number]
-        print_table(["step", name], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one])
+        rows = [[translate(step), " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one]
+        print_table(["step", name], rows)

@@ -1,12 +1,14 @@
 """`qkv train translate` and `qkv translate`: train a translation model on sentence pairs, and translate with it."""
 
 from collections.abc import Iterator
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qkv.cli.options import (
+    AnyModelOption,
     DeviceOption,
     JsonOption,
     LanguageOption,
@@ -24,6 +26,7 @@ from qkv.cli.options import (
     quick_start,
     report_result,
     suffix_of,
+    take_model,
 )
 from qkv.errors import InputError
 from qkv.text.messages import write
@@ -248,10 +251,20 @@ _SHOWN = 5  # translations without an end that are told one by one; of more, how
 
 
 def translate_texts(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A translation run, a model folder, or hf:owner/name.")],
+    named: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="A translation run, a model folder, or hf:owner/name.")
+    ] = None,
     inputs: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT|FILE", help="Texts, one file of lines, or - for standard input.")
     ] = None,
+    model: AnyModelOption = None,
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="LANGUAGE", help="Language of the texts: en, zh (default: by their letters)."),
+    ] = "",
+    target: Annotated[
+        str, typer.Option("--to", metavar="LANGUAGE", help="Language to translate to (default: Chinese, or English).")
+    ] = "",
     beams: Annotated[int | None, typer.Option("--beams", metavar="N", help="Beam width; 1 is greedy.")] = None,
     n_best: Annotated[
         int | None, typer.Option("--n-best", metavar="N", help="Number of translations per text.")
@@ -317,15 +330,21 @@ def translate_texts(
     ] = "fp32",
     as_json: JsonOption = False,
 ) -> None:
-    """Translate texts or a file, with a model of `qkv train translate` or an OPUS-MT folder.
+    """Translate texts or a file, with qkv-en-zh or qkv-zh-en, a model of `qkv train translate` or an OPUS-MT folder.
 
     \b
+    qkv translate "The cat sleeps."                      # with qkv-en-zh
+    qkv translate 你好 --to en                           # with qkv-zh-en
     qkv translate run "Ein Mann liest ein Buch."
     qkv translate run "Tom chases Jerry" --alignments --picture tom.svg
     qkv translate run news.de --out news.en.txt --beams 5
     qkv translate run "Ein Hund." --n-best 3
     qkv translate run "Ein Hund." --sample --top-p 0.9 --seed 1
     cat news.de | qkv translate run - --json
+
+    The first argument is a model if it is the name of one (qkv-en-zh, hf:owner/name), a folder, like a path (with a /)
+    or like the misspelt name of a folder here; or one word of ASCII that texts follow. Anything else is a text, or one
+    file, for qkv's own model of that direction. With --model all arguments are texts.
 
     A file has one text per line (.tsv: first column, .jsonl: source or text); translations keep its order. A text that
     is too long for the model is an error unless --split cuts it into sentences; files are checked before anything is
@@ -334,6 +353,7 @@ def translate_texts(
     --json prints one line of JSON per text; with --alignments, character spans of both sides. --segmenter defines
     Chinese words; with none, each 汉字 is a word.
     """
+    model, inputs = take_model(model, [] if named is None else [named, *(inputs or ())], "translates", files=True)
     if not inputs:
         raise InputError('Give texts or a file: qkv translate RUN "a text"; or - to read standard input.')
     with quick_start():
@@ -372,21 +392,37 @@ def translate_texts(
         "seed": seed,
     }
     wanted = {key: value for key, value in given.items() if value is not None}
-    from qkv.api.translator import load_translator
+    from qkv.api.translator import choose_translator, load_translator
     from qkv.cli.terminal import say
+    from qkv.models.folders.hub import check_language_of
 
     # report unknown options before a model is loaded
     wanted |= parse_decoding(options or [])
-    translator = load_translator(run, choose_device(device, precision), threads, precision)
+    # standard input can be read only once: what was read ahead is kept
+    ahead, rest = tee(_texts(inputs, file)) if inputs == ["-"] else (_texts(inputs, file), None)
+
+    def texts() -> Iterator[tuple[str, str]]:
+        for text, place in rest or _texts(inputs, file):
+            check_language_of(translator.path, text, place, trusted=source)
+            yield text, place
+
+    if is_default := model is None:
+        model = choose_translator(ahead, source, target)
+    del ahead
+    translator = load_translator(
+        model, choose_device(device, precision), threads, precision, source=source, target=target
+    )
     for note in translator.notes:
         say(f"note: {note}")
     config = resolve_decoding(translator, wanted)
     if suffix in _PLAIN and config.n_best > 1:
         raise InputError(f"A {suffix} file has one translation per text, and n_best is {config.n_best}: write .jsonl.")
     how: dict[str, Any] = {"alignments": aligned, "segmenter": words, "split": split}
-    # check all texts before translating; standard input can be read only once
-    count = None if inputs == ["-"] else translator.check(_texts(inputs, file), split=split)
-    found = _warn_unfinished(_report_partial(translator.stream_placed(_texts(inputs, file), config, **how), out))
+    # check all texts before translating
+    count = None if inputs == ["-"] else translator.check(texts(), split=split)
+    if is_default:
+        say(f"{translator.path.name} answers; another model: --model MODEL")
+    found = _warn_unfinished(_report_partial(translator.stream_placed(texts(), config, **how), out))
     if picture is not None:
         found = _draw_pictures(found, picture, translator, lang)
     if out is not None and suffix is not None:

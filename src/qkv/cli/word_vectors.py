@@ -8,6 +8,7 @@ import typer
 
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError
+from qkv.models.folders.hub import default_model
 from qkv.text.messages import write
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ WordVectorsOption = Annotated[
         "-m",
         envvar="QKV_VECTORS",
         metavar="VECTORS",
-        help="Word vectors: folder or run of word2vec or nnlm, or a file .txt .vec .bin, also compressed.",
+        help="Word vectors: folder or run of word2vec or nnlm, or a file .txt .vec .bin, also compressed (default: "
+        "qkv-words).",
     ),
 ]
 MethodOption = Annotated[
@@ -32,8 +34,6 @@ MethodOption = Annotated[
 
 def load_named_vectors(model: str | None, most: int | None = None) -> "WordVectors":
     """Load word vectors and print the notes about them to standard error."""
-    if model is None:
-        raise InputError("Give word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
     from qkv.api.vector_scores import load_vectors
 
     vectors = load_vectors(model, most)
@@ -54,7 +54,7 @@ def solve_analogy(
     """A is to B as C is to what? man king woman: king − man + woman is near queen.
 
     \b
-    qkv analogy man king woman --model FOLDER
+    qkv analogy man king woman
     qkv analogy 法国 巴黎 日本 --model vectors.bin --method multiply
 
     --json prints one document: a, b, c, method, answers (word, score).
@@ -82,8 +82,8 @@ def similar(
     """Print the nearest neighbours of a word, by the cosine of their vectors (1: same direction, 0: unrelated).
 
     \b
-    qkv similar king --model FOLDER
-    qkv similar 国王 女王 -k 5 --model vectors.bin
+    qkv similar 国王
+    qkv similar king queen -k 5 --model FOLDER
     qkv similar king --model GoogleNews-vectors-negative300.bin.gz --json
 
     A word without a vector is reported; the exit code is 2 if no word has one.
@@ -146,7 +146,7 @@ def evaluate_vectors(
     Sets with less than 1 % coverage are only named; --json has all of them.
 
     \b
-    qkv evaluate-vectors --model FOLDER --data questions-words.txt
+    qkv evaluate-vectors --data questions-words.txt
     qkv evaluate-vectors --model vectors.bin --data folder-of-sets --data pairs.tsv --json
 
     --json prints one document: model, n_words, width, method, most, analogies (with sections), similarities.
@@ -174,7 +174,13 @@ def evaluate_vectors(
         else:
             scores.append(score_pairs(vectors, test))
     if as_json:
-        head = {"model": model, "n_words": len(vectors), "width": vectors.width, "method": method, "most": most}
+        head = {
+            "model": model or default_model("looks_up"),
+            "n_words": len(vectors),
+            "width": vectors.width,
+            "method": method,
+            "most": most,
+        }
         print_json({**head, **as_document(scores)})
         return
     _print(scores)

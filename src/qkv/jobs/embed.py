@@ -30,6 +30,7 @@ from qkv.data.pairs.groups import (
     GROUP_KINDS,
     GroupFile,
     check_scores_differ,
+    drop_known,
     files_of,
     hold_out_groups,
     make_table,
@@ -65,7 +66,7 @@ from qkv.tasks.embed import (
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.log import Progress, Silent
-from qkv.train.loop import Job, TrainConfig, Trainer, step_seed, summary
+from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer, step_seed, summary
 from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256
 
 # Settings
@@ -236,8 +237,8 @@ def read_training_texts(config: EmbedConfig, tell: Callable[[str], None]) -> Tex
         tell(f"{file.name}: {len(file.groups):,} rows of {GROUP_KINDS[file.kind]} ({file.about}){dropped}")
     if not dev:
         train, dev = _hold_out(train, choice.dev_share, tell)
-    # rows that were held out of the only training file share no text with the rest of it
-    for name, files in (("dev", dev if choice.dev or len(train) > 1 else ()), ("test", test)):
+    # rows that were held out share no text with those that are trained on
+    for name, files in (("dev", dev if choice.dev else ()), ("test", test)):
         _tell_known(name, train, files, tell)
     return TextData(tuple(train), dev, test)
 
@@ -267,11 +268,20 @@ def _hold_out(
                 f"{file.name} has {rows:,} rows: too few to hold some out (data.dev_share = {share:g}). "
                 "Add rows, or give others to measure with: --dev FILE."
             )
-        left_out = rows - len(kept.groups) - number
-        sharing = f", and {left_out:,} that share a text with them are dropped" if left_out else ""
-        tell(f"{file.title}: {number:,} rows are held out for evaluation{sharing}")
         parts.append((kept, held))
-    return [kept for kept, _ in parts], tuple(held for _, held in parts if held.groups)
+    known = {fold_text(text) for _, held in parts for group in held.groups for text in group.every_text()}
+    trained = [drop_known(kept, known) if len(parts) > 1 else kept for kept, _ in parts]
+    for file, kept, (_, held) in zip(train, trained, parts, strict=True):
+        left_out = len(file.groups) - len(kept.groups) - len(held.groups)
+        sharing = f", and {left_out:,} that share a text with held-out ones are dropped" if left_out else ""
+        if not kept.groups:
+            raise InputError(
+                f"{file.name}: every row shares a text with rows that are held out for evaluation, here or in another "
+                "file. Give others to measure with: --dev FILE."
+            )
+        if held.groups or left_out:
+            tell(f"{file.title}: {len(held.groups):,} rows are held out for evaluation{sharing}")
+    return trained, tuple(held for _, held in parts if held.groups)
 
 
 def _divide(file: GroupFile, share: float) -> tuple[GroupFile, GroupFile]:
@@ -339,10 +349,10 @@ def open_student(folder: Path) -> Opened:
     return opened
 
 
-def open_teacher(folder: Path, device: torch.device) -> Teacher:
+def open_teacher(folder: Path, device: torch.device, precision: str) -> Teacher:
     from qkv.models.family import Loading
 
-    opened = open_model(folder, Loading(device=device))
+    opened = open_model(folder, Loading(PRECISIONS[precision], device))
     opened.ability(ENCODES)
     if foreign := opened.sentence.foreign:
         raise InputError(f"{folder} pools with {foreign}, which qkv does not do: it cannot be a teacher.")
@@ -372,7 +382,9 @@ class EmbedSession:
             if config.teacher is not None:
                 check_folder_sha256(locate(config.teacher), config.teacher_sha256)
         self.opened = open_student(Path(config.model))
-        self.teacher = None if config.teacher is None else open_teacher(Path(config.teacher), self.device)
+        self.teacher = (
+            None if config.teacher is None else open_teacher(Path(config.teacher), self.device, config.train.precision)
+        )
         config = _resolve_reading(config, self.opened, tell)
         data = read_training_texts(config, tell if begins else Silent().message)
         self.faults, self.files = [*data.faults], data

@@ -24,8 +24,8 @@ class _Callable(ModuleType):
         """The page about a model, for a notebook cell or a file: see qkv.look.page.look.
 
         model: a loaded one, a folder, a run, a file of word vectors, or a name. text, pair: what the page is about
-        (default: the first example of every view). view: attention, fill, meanings, positions, translation, vectors,
-        tasks or recurrence. lang: en or zh (default: that of the browser). The result has `save(file)`.
+        (default: the first example of every view). view: attention, fill, next, meanings, positions, translation,
+        vectors, tasks or recurrence. lang: en or zh (default: that of the browser). The result has `save(file)`.
         """
         from qkv.look.page import look
 

@@ -6,7 +6,7 @@ Not here: HTTP (page.py), the computations (the other files of look/).
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,9 +14,10 @@ from qkv.errors import InputError, did_you_mean
 from qkv.look.attention import attention, show_inputs, show_steps
 from qkv.look.examples import EXAMPLES
 from qkv.look.meanings import compare_meanings
+from qkv.look.next_words import show_next_words
 from qkv.look.positions import compare_order, show_positions
 from qkv.look.predictions import fill_blanks, run_task, score_next_sentence
-from qkv.look.recurrence import show_next_words, show_states
+from qkv.look.recurrence import show_states
 from qkv.look.subject import Subject, describe_models
 from qkv.look.translating import show_beam_steps, show_translation
 from qkv.look.vectors import show_analogy, show_neighbours, show_word_map
@@ -63,20 +64,21 @@ class Api:
         self._room = describe_models(self.subjects, examples)
         self._opening = tuple(threading.Lock() for _ in self.subjects)
         self._opened: set[tuple[int, str]] = set()
+        self._loaded: set[int] = set()
 
     def room(self) -> dict[str, Any]:
         """The description of all models (`describe_models`)."""
         return self._room
 
-    def load(self) -> None:
-        """Load the weights of all models and run each once. Raises InputError if a model is unusable."""
-        for subject in self.subjects:
-            subject.load()
-        for described in self._room["subjects"]:
-            if "attention" in described["views"]:
+    def load(self, indices: Iterable[int] | None = None) -> None:
+        """Load the weights of these models (default: all) and run each once; the others load when they are first asked
+        about. Raises InputError if a model is unusable."""
+        for index in range(len(self.subjects)) if indices is None else indices:
+            self._load(index)
+            if "attention" in self._room["subjects"][index]["views"]:
                 # warm-up: the first pass of a network is several times slower than the next
                 with suppress(InputError):
-                    self.ask("attention", {"model": described["index"], "text": "a"})
+                    self.ask("attention", {"model": index, "text": "a"})
 
     def ask(self, name: str, fields: Mapping[str, Any]) -> bytes:
         """The frame of the reply. Raises RefusalError or another InputError if there is none."""
@@ -93,6 +95,12 @@ class Api:
         if (index, name) in self._opened:
             return self._answers[name](self.subjects[index], Asked(given)).to_bytes()
         with self._opening[index]:  # the first request loads the weights; others wait
+            self._load(index)
             frame = self._answers[name](self.subjects[index], Asked(given)).to_bytes()
             self._opened.add((index, name))
         return frame
+
+    def _load(self, index: int) -> None:
+        if index not in self._loaded:
+            self.subjects[index].load()
+            self._loaded.add(index)

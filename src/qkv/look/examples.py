@@ -1,7 +1,7 @@
 """The examples of every view, in Chinese and English, written for this project.
 
-Those of blanks are words that qkv-mini finds first, and the first of attention those whose pronoun it sees through
-(bench/look_examples.py); tests hold both.
+Hidden words are those that qkv-mini finds first, and the first examples of attention those whose pronoun it sees
+through; tests hold both. What the models of the package show of every example: bench/look_examples.py --shown.
 
 An example has a title in both languages, the language of its text, and the page state that it sets: the texts shared by
 all views (`text`, `pair`), and the settings of single views under their names. The page lists the reader's language
@@ -25,6 +25,7 @@ RAIN_ZH = (
     "不下来。它们互相碰撞、合并，或者水汽在冰晶上冻结，水滴才越长越大。等到一滴水变成原来的大约一百万倍重，气流再也托不住它了"
     "。雪在半路上融化，快到地面时又冻住，落下来的就是冰粒。时间短、来势猛的降水叫阵雨。"
 )
+LONDON = "She was born in London and studied at the University of Oxford."
 FRIDGE = ("She opened the fridge to make breakfast.", "There was not a single egg left.")
 FISH = "These fish live in the deep sea and eat small shrimps."
 MUSEUM = ("The museum opened in 1900.", "It was closed during the war.")
@@ -79,6 +80,14 @@ FOOL_ZH = [
     "她笑着说：傻子，我一直在等你。",
     "村里的傻子每天坐在桥头。",
 ]
+WHAT_ZH = [
+    "老铁，干哈呢？晚上出来喝酒。",
+    "你在屋里干哈呢？快来吃饭。",
+    "妈，你干哈呢？我想你了。",
+    "你干哈呢！把我的碗都打碎了。",
+    "干哈呢你！谁让你动我的东西？",
+    "你们干哈呢！这里不许停车。",
+]
 MEANING_ZH = [
     "这个词的意思是什么？",
     "他不明白这句话的意思。",
@@ -123,6 +132,11 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "set": {"text": "Tom chases Jerry"},
         },
         {
+            "title": {"en": "Thinking Machines", "zh": "Thinking Machines"},
+            "lang": "en",
+            "set": {"text": "Thinking Machines"},
+        },
+        {
             "title": {"en": "公司 … 它 (the company, it)", "zh": "公司……它"},
             "lang": "zh",
             "set": {"text": "这家公司很大，它有三千名员工。"},
@@ -143,6 +157,11 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "set": {"text": "你这个傻子，给我滚出去！", "pair": "小傻子，我怎么会不喜欢你呢。"},
         },
         {
+            "title": {"en": "… 我请客 (what counts in a sentence)", "zh": "……我请客"},
+            "lang": "zh",
+            "set": {"text": "下班后去吃碗面吧，今天我请客。"},
+        },
+        {
             "title": {"en": "他欠我100万 (who owes whom)", "zh": "他欠我100万"},
             "lang": "zh",
             "set": {"text": "他欠我100万"},
@@ -153,7 +172,7 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "title": {"en": "She was … in London and studied …", "zh": "She was … in London and studied …"},
             "lang": "en",
             "set": {
-                "text": "She was born in London and studied at the University of Oxford.",
+                "text": LONDON,
                 "fill": {"hide": "8-12 42-52"},
             },
         },
@@ -171,6 +190,14 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "title": {"en": "The Second World War … in 1945.", "zh": "The Second World War … in 1945."},
             "lang": "en",
             "set": {"text": "The Second World War ended in 1945.", "fill": {"hide": "21-26"}},
+        },
+        {
+            "title": {
+                "en": "my dog is hairy (the sentence of the BERT paper)",
+                "zh": "my dog is hairy（BERT 论文里的句子）",
+            },
+            "lang": "en",
+            "set": {"text": "my dog is [MASK]."},
         },
         {
             "title": {"en": "The next sentence: yes", "zh": "下一句：是（英文）"},
@@ -213,6 +240,44 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "set": {"text": POET_ZH[0], "pair": DEEP_SEA, "fill": {"hide": "5-6"}},
         },
     ],
+    "next": [
+        {
+            "title": {"en": "born in …: one side, two sides", "zh": "born in ……：看一边与看两边"},
+            "lang": "en",
+            "set": {"text": LONDON, "next": {"at": LONDON.index("London")}},
+        },
+        {
+            "title": {"en": "She drank a cup of …", "zh": "She drank a cup of ……"},
+            "lang": "en",
+            "set": {"text": "She drank a cup of"},
+        },
+        {
+            "title": {"en": "my dog is hairy", "zh": "my dog is hairy"},
+            "lang": "en",
+            "set": {"text": "my dog is hairy", "next": {"at": 10}},
+        },
+        {"title": {"en": "because it was too …", "zh": "because it was too ……"}, "lang": "en", "set": {"text": TIRED}},
+        {
+            "title": {"en": "北京是中国的首 … (the capital of China)", "zh": "北京是中国的首……"},
+            "lang": "zh",
+            "set": {"text": "北京是中国的首都。", "next": {"at": 7}},
+        },
+        {
+            "title": {"en": "床前明月 … (a poem of the Tang)", "zh": "床前明月……"},
+            "lang": "zh",
+            "set": {"text": "床前明月光，疑是地上"},
+        },
+        {
+            "title": {"en": "我请 … (I treat: who pays)", "zh": "我请……"},
+            "lang": "zh",
+            "set": {"text": "我请客", "next": {"at": 2}},
+        },
+        {
+            "title": {"en": "干哈呢 (what are you up to, north-eastern)", "zh": "干哈呢（东北话）"},
+            "lang": "zh",
+            "set": {"text": "你干哈呢", "next": {"at": 2}},
+        },
+    ],
     "meanings": [
         {
             "title": {"en": "Python, snake or language", "zh": "Python：蟒蛇还是编程语言"},
@@ -244,6 +309,11 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "lang": "zh",
             "set": {"meanings": {"word": "意思", "sentences": MEANING_ZH}},
         },
+        {
+            "title": {"en": "干哈呢: to a friend, in anger", "zh": "干哈呢：打招呼与发火"},
+            "lang": "zh",
+            "set": {"meanings": {"word": "干哈呢", "sentences": WHAT_ZH}},
+        },
     ],
     "positions": [
         {
@@ -262,6 +332,11 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "title": {"en": "他欠我100万 / 我欠他100万: who owes whom", "zh": "他欠我100万 / 我欠他100万"},
             "lang": "zh",
             "set": {"positions": {"text": "他欠我100万", "other": "我欠他100万"}},
+        },
+        {
+            "title": {"en": "我请你 / 你请我: who pays", "zh": "我请你 / 你请我：谁请客"},
+            "lang": "zh",
+            "set": {"positions": {"text": "我请你吃饭", "other": "你请我吃饭"}},
         },
         {
             "title": {"en": "不怕辣 / 怕不辣 / 辣不怕", "zh": "不怕辣 / 怕不辣"},
@@ -297,6 +372,11 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "title": {"en": "我从来没见过这么美的花园。 (Chinese)", "zh": "我从来没见过这么美的花园。"},
             "lang": "zh",
             "set": {"text": "我从来没见过这么美的花园。"},
+        },
+        {
+            "title": {"en": "今天我请客。 (Chinese)", "zh": "今天我请客。"},
+            "lang": "zh",
+            "set": {"text": "今天我请客。"},
         },
     ],
     "vectors": [
@@ -334,6 +414,11 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "title": {"en": "父 : 母 = 兄 : ?", "zh": "父 : 母 = 兄 : ?"},
             "lang": "zh",
             "set": {"vectors": {"word": "猫", "a": "父", "b": "母", "c": "兄"}},
+        },
+        {
+            "title": {"en": "北京 − 中国 + 法国 (Beijing − China + France)", "zh": "北京 − 中国 + 法国"},
+            "lang": "zh",
+            "set": {"vectors": {"word": "巴黎", "a": "中国", "b": "北京", "c": "法国"}},
         },
     ],
     "tasks": [

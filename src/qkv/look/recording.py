@@ -205,11 +205,14 @@ def choose_first(examples: Examples, given: PageText | None) -> Examples:
 
 def plan_jobs(subjects: Sequence[_Subject], examples: Examples, given: PageText | None) -> list[_Job]:
     """All jobs, ordered by rank."""
+    # the view of next words shows beside them what the first model that fills blanks expects (next.js: `filler`)
+    fills = next((subject["index"] for subject in subjects if "masked" in subject["heads"]), None)
+    views = _VIEWS | {"next": partial(_next_words, fills=fills)}
     ranked = [
         (rank, job)
         for subject in subjects
         for view in subject["views"]
-        for rank, job in _VIEWS[view](subject, examples, given)
+        for rank, job in views[view](subject, examples, given)
     ]
     return [job for _, job in sorted(ranked, key=lambda one: one[0])]
 
@@ -306,6 +309,35 @@ def _blanks(made: Recording, subject: _Subject, text: PageText, few: bool) -> No
         made.keep("next_sentence", **fields, pair=text.pair)
 
 
+def _next_words(subject: _Subject, examples: Examples, given: PageText | None, fills: int | None = None) -> RankedJobs:
+    for rank, text in rank_texts("next", examples, given):
+        few = rank == RANK_OTHERS
+        yield rank, partial(_expected, model=subject["index"], text=text.text, fills=fills, few=few)
+
+
+def _expected(made: Recording, model: int, text: str, fills: int | None, few: bool) -> None:
+    """The next words of a text; and each token as a blank, and one after the text."""
+    found = made.keep("next_words", model=model, text=text, k=ASKED_CANDIDATES)
+    if found is None or fills is None:
+        return
+    spans = [f"{one['start']}-{one['end']}" for one in found.head["tokens"] if not one["special"]]
+    for hide in spans[-FEW_HIDDEN:] if few else [*spans[-MOST_HIDDEN:], *spans[:MOST_HIDDEN]]:
+        made.keep("fill", model=fills, text=text, k=ASKED_CANDIDATES, hide=hide)
+    for direction in found.head["words"]:
+        made.keep("fill", model=fills, text=with_blank(text, direction), k=ASKED_CANDIDATES)
+
+
+def with_blank(text: str, direction: str = "forward") -> str:
+    """A text with a blank after it, backward before it, as next.js writes it.
+
+    >>> with_blank("the cat "), with_blank("我"), with_blank("cat", "backward")
+    ('the cat [MASK]', '我[MASK]', '[MASK] cat')
+    """
+    said = text.strip()
+    gap = "" if HAN_CHARACTER.match(said[0] if direction == "backward" else said[-1]) else " "
+    return f"{MASK_TOKEN}{gap}{said}" if direction == "backward" else f"{said}{gap}{MASK_TOKEN}"
+
+
 def _meanings(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
     for example in examples.get("meanings", ()):
         chosen = example["set"]["meanings"]
@@ -339,7 +371,7 @@ def _ways(made: Recording, subject: _Subject, fields: Mapping[str, Any]) -> None
     found = made.keep("states", **fields, way=0)
     for way in range(1, len(found.head["ways"]) if found is not None else 0):
         made.keep("states", **fields, way=way)
-    if subject["kind"] in ("rnnlm", "elmo"):
+    if "next" in subject["views"]:
         made.keep("next_words", **fields, k=ASKED_NEXT_WORDS)
 
 
@@ -379,11 +411,12 @@ def _tasks(subject: _Subject, examples: Examples, given: PageText | None) -> Ran
             yield RANK_OWN, make_job("task", model | fields)
 
 
-TEXT_VIEWS = ("attention", "fill", "translation", "recurrence", "tasks")
+TEXT_VIEWS = ("attention", "fill", "next", "translation", "recurrence", "tasks")
 """Views of the shared text field; a page opens with the first."""
 _VIEWS: dict[str, Callable[[_Subject, Examples, PageText | None], RankedJobs]] = {
     "attention": _attention,
     "fill": _fill,
+    "next": _next_words,
     "meanings": _meanings,
     "positions": _positions,
     "translation": _translation,

@@ -1,4 +1,5 @@
-"""The view of recurrence: states and gates of recurrent layers at every token, and the next words of language models.
+"""The view of recurrence: states and gates of recurrent layers at every token. The next words that the view shows of a
+language model are next_words.py.
 
 Question `states`: one layer in one direction ("way") with all variables of its equations (nn/recurrent.py). The head
 lists all ways of a model:
@@ -13,32 +14,26 @@ lists all ways of a model:
     coupled    f, g, o, c, h; i = 1 − f
     gru        r, z, n, h
 
-Question `next_words`: for language models (rnnlm, elmo) the most likely tokens after each token, backward before each.
-
 Rows start from the zero state. Arrays are in text order, also for the backward direction.
 
-Shapes: T tokens, D input width, G blocks, H width of a cell, P width of its output, V vocabulary.
+Shapes: T tokens, D input width, G blocks, H width of a cell, P width of its output.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.data.batch import Batch
+from qkv.look.next_words import describe_tokens
 from qkv.look.subject import Subject
-from qkv.look.translating import spell_token
 from qkv.look.wire import Asked, RefusalError, Reply, check_length, empty_refusal, to_float32
 from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM
-from qkv.nn.recurrent_stack import DIRECTIONS
 from qkv.nn.words import spell
-from qkv.report.attention import Token
 from qkv.tasks.translate import source_spans
 from qkv.text.sentencepiece import MarianTokenizer
 from qkv.text.tokenizer import Encoded, Tokenizer
@@ -143,17 +138,9 @@ class Way:
         }
 
 
-class NextTokenModel(NamedTuple):
-    """Predicts the next token."""
-
-    predict: Callable[[Tensor], Tensor]  # (T, P) → (T, V)
-    tokenizer: Tokenizer
-
-
 class OpenedText(NamedTuple):
     encoded: Encoded
     ways: list[Way]
-    speaker: NextTokenModel | None = None  # language models only
 
 
 @torch.inference_mode()
@@ -162,7 +149,7 @@ def show_states(subject: Subject, asked: Asked) -> Reply:
     from_state (T, G, H), W x + b and U h; peepholes (3, H)."""
     text, number = asked.text(), asked.number("way", 0, _WAYS - 1, 0)
     asked.done()
-    encoded, ways, _ = _open_text(subject, text)
+    encoded, ways = _open_text(subject, text)
     if number >= len(ways):
         raise RefusalError(
             "range", f"'way' is {number}; it goes from 0 to {len(ways) - 1}.", field="way", low=0, high=len(ways) - 1
@@ -178,7 +165,7 @@ def show_states(subject: Subject, asked: Asked) -> Reply:
         "name": "states",
         "kind": subject.kind,
         "text": text,
-        "tokens": _tokens(encoded, text),
+        "tokens": describe_tokens(encoded, text),
         "way": number,
         "ways": [one.about() for one in ways],
         **way.about(),
@@ -193,29 +180,6 @@ def show_states(subject: Subject, asked: Asked) -> Reply:
         "adds_input": way.recurrence.adds_input,
     }
     return Reply(head, arrays)
-
-
-@torch.inference_mode()
-def show_next_words(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, k. Arrays for each direction: {direction} (T, k), the probabilities of the tokens in the head;
-    {direction}_came (T,), the probability of the actual token, and {direction}_rank (T,), its rank from 0; -1 if there
-    is none."""
-    text, k = asked.text(), asked.number("k", 1, 50, 8)
-    asked.done()
-    encoded, ways, speaker = _open_text(subject, text)
-    if speaker is None:
-        raise subject.refusal("no_next_words", "which does not predict the next word")
-    words, arrays = dict[str, Any](), dict[str, NDArray[Any]]()
-    for direction in DIRECTIONS:
-        mine = [way for way in ways if way.direction == direction]
-        if not mine:
-            continue
-        probabilities = speaker.predict(mine[-1].recurrence.left).float().softmax(1)  # (T, V)
-        best = probabilities.topk(min(k, probabilities.size(1)))
-        words[direction] = [[spell_token(speaker.tokenizer, id) for id in row] for row in best.indices.tolist()]
-        arrays[direction] = to_float32(best.values)
-        arrays |= _score_actual_tokens(direction, probabilities, encoded.ids)
-    return Reply({"name": "next_words", "text": text, "tokens": _tokens(encoded, text), "words": words}, arrays)
 
 
 def _open_text(subject: Subject, text: str) -> OpenedText:
@@ -236,16 +200,14 @@ def _rnnlm(subject: Subject, text: str) -> OpenedText:
     found = tokenizer.encode(text)
     # without the end token: the text may continue
     encoded = _check_tokens(Encoded(found.ids[:-1], found.segments[:-1], found.offsets[:-1], found.tokens[:-1]))
-    ways = _ways(network.layers(torch.tensor(encoded.ids), (len(encoded.ids),)))
-    return OpenedText(encoded, ways, NextTokenModel(network.predict, tokenizer))
+    return OpenedText(encoded, _ways(network.layers(torch.tensor(encoded.ids), (len(encoded.ids),))))
 
 
 def _elmo(subject: Subject, text: str) -> OpenedText:
     network, tokenizer = subject.recurrent, subject.opened.tokenizer  # it has no unknown words
     encoded = _check_tokens(tokenizer.encode(text))
     spelled = spell([tokenizer.token(id) for id in encoded.ids], network.config.longest)
-    ways = _ways(network.layers(network.characters(spelled), (len(encoded.ids),)))
-    return OpenedText(encoded, ways, NextTokenModel(network.predict, tokenizer))
+    return OpenedText(encoded, _ways(network.layers(network.characters(spelled), (len(encoded.ids),))))
 
 
 def _seq2seq(subject: Subject, text: str) -> OpenedText:
@@ -278,27 +240,8 @@ def _ways(layers: Iterable[Layer]) -> list[Way]:
     return found
 
 
-def _score_actual_tokens(direction: str, probabilities: Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
-    """(T, V) → probability and rank of the actual next (backward: previous) token; -1 where there is none."""
-    vocabulary = probabilities.size(1)
-    came, ranks = np.full(len(ids), -1, np.float32), np.full(len(ids), -1, np.int32)
-    step = 1 if direction == "forward" else -1
-    for place in range(len(ids)):
-        if 0 <= place + step < len(ids) and (id := ids[place + step]) < vocabulary:  # otherwise it has no score
-            row = probabilities[place]
-            came[place], ranks[place] = float(row[id]), int((row > row[id]).sum())
-    return {f"{direction}_came": came, f"{direction}_rank": ranks}
-
-
 def _check_tokens(encoded: Encoded, most: int = _MOST) -> Encoded:
     if not any(start < end for start, end in encoded.offsets):
         raise empty_refusal("text")
     check_length(len(encoded.ids), most, shown=most == _MOST)
     return encoded
-
-
-def _tokens(encoded: Encoded, text: str) -> list[dict[str, Any]]:
-    return [
-        asdict(Token(token, text[start:end], start, end, special=start == end))
-        for token, (start, end) in zip(encoded.tokens, encoded.offsets, strict=True)
-    ]

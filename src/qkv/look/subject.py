@@ -5,6 +5,7 @@ once, but loads no weights. The views follow from the model's abilities (models/
 """
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ import torch
 
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
+from qkv.errors import InputError
 from qkv.look.wire import TEXT_LIMIT, RefusalError
 from qkv.models.encoder import Encoder
 from qkv.models.family import (
@@ -24,25 +26,30 @@ from qkv.models.family import (
     HAS_TASK,
     JUDGES_PAIRS,
     LOOKS_UP,
+    PREDICTS_NEXT,
     RECURS,
     SHOWS_LAYERS,
     TRANSLATES,
+    WRITES,
     Ability,
     Facts,
     Opened,
+    PredictsNext,
 )
+from qkv.models.folders import hub
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.table import describe_model, open_model
 from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import detect_task
 from qkv.tasks.translate import TranslationNetwork
 
-VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
+VIEWS = ("attention", "fill", "next", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
 """In the order of the page."""
 VIEW_BY_ABILITY: dict[Ability[Any], str] = {
     ATTENDS: "attention",
     FILLS: "fill",
     JUDGES_PAIRS: "fill",
+    PREDICTS_NEXT: "next",
     SHOWS_LAYERS: "meanings",
     TRANSLATES: "translation",
     LOOKS_UP: "vectors",
@@ -140,10 +147,18 @@ class Subject:
             raise self.refusal("no_recurrence", f"{f'a {kind}, ' if kind else ''}which has no recurrent layer")
         return self.opened.ability(RECURS)
 
+    @property
+    def predicts_next(self) -> PredictsNext:
+        if not self.has(PREDICTS_NEXT):
+            raise self.refusal("no_next_words", "which does not predict the next word")
+        return self.opened.ability(PREDICTS_NEXT)
+
     def load(self) -> None:
         """Load the weights. Raises InputError if they are unusable, NaN and infinite ones included."""
         _ = self.vectors if self.is_table else self.network
-        if self.has(RECURS) and not self.translates:
+        if self.has(PREDICTS_NEXT):
+            _ = self.predicts_next
+        elif self.has(RECURS) and not self.translates:
             _ = self.recurrent
 
     def refusal(self, code: str, why: str) -> RefusalError:
@@ -157,6 +172,24 @@ def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | No
     text = os.fspath(name)
     file = Path(os.path.expanduser(text))
     return Subject(text, describe_model(file if file.is_file() else locate(text)), threads)
+
+
+DEMO_RUN = Path("qkv-demo", "finetune")
+"""What `qkv demo` fine-tunes, from the folder where it ran: the one model of the default page with a task."""
+
+
+def open_shipped(threads: int | None = None) -> list[Subject]:
+    """The models that came with this copy of qkv: the default first, then what writes, so that a page opens with these;
+    and the run of `qkv demo`, if it is in the current folder. Loads no weights."""
+    names = [name for name in hub.MODELS if (hub.FOLDER / name).is_dir()] or [DEFAULT_MODEL]
+    found = [open_subject(name, threads) for name in names]
+    found.sort(key=lambda one: (one.name != DEFAULT_MODEL, not one.has(WRITES)))
+    if (DEMO_RUN / "model" / "config.json").is_file():
+        try:
+            found.append(open_subject(DEMO_RUN.absolute(), threads))
+        except InputError as error:  # of a demonstration long ago, perhaps: no reason to show nothing
+            warnings.warn(f"{DEMO_RUN} is left out of the page. {error}", stacklevel=2)
+    return found
 
 
 VERSION = 1

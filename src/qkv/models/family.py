@@ -6,9 +6,9 @@
     opened.ability(FILLS).scores(batch, places)     # an InputError that says what it can do instead, where it cannot
 
 An ability is a key with the type of what it gives. Where every family gives the same thing, that is a dataclass of this
-file, made of a network and facts about it (Encodes, Fills, HasTask, TakesHead, Writes, Translates); what families do in
-their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of the network
-itself, which yields its layers: these abilities give the network.
+file, made of a network and facts about it (Encodes, Fills, PredictsNext, HasTask, TakesHead, Writes, Translates); what
+families do in their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of
+the network itself, which yields its layers: these abilities give the network.
 
 Not here: importing a family (models/table.py does, when a folder of it is met). Describing a folder needs no torch:
 here it is imported for types, and where a method computes.
@@ -30,7 +30,7 @@ from qkv.errors import InputError
 from qkv.models.folders.fields import SentenceFiles
 from qkv.models.folders.own import collect_facts
 from qkv.report.bilingual import Phrase
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -137,6 +137,17 @@ class JudgesPairs:
         pooled = self.network.encoder(**batch.inputs()).pooled
         assert pooled is not None, "a next-sentence head comes with a pooler"
         return self.network.predict("next_sentence", pooled)
+
+
+@dataclass(frozen=True)
+class PredictsNext:
+    """Predicts the token after each token of a text from those to its left; ELMo also that before, from its right."""
+
+    network: nn.Module
+    scores: Callable[[Encoded], Mapping[str, Tensor]]  # of one row: logits (N, V), "forward" and perhaps "backward"
+    begin_id: int | None  # the special token before a text, and
+    end_id: int | None  # after it; None: the network reads none there
+    max_length: int | None = None  # tokens of a row; None: any number
 
 
 @dataclass(frozen=True)
@@ -376,6 +387,7 @@ FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --m
 """It takes no head itself; an untrained encoder is put on it (`scratch:lookup --embeddings`)."""
 SHOWS_LAYERS: Ability[nn.Module] = Ability("shows_layers", "show the vectors of its layers", "qkv look {}")
 RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv look {}")
+PREDICTS_NEXT: Ability[PredictsNext] = Ability("predicts_next", "predict the next word", "qkv look {}")
 NAMED_ABILITIES: tuple[Ability[Any], ...] = (
     *(HAS_TASK, WRITES, TRANSLATES, FILLS, JUDGES_PAIRS, LOOKS_UP, ENCODES, ATTENDS, TAKES_HEAD, FEEDS),
 )
@@ -408,6 +420,16 @@ class Facts:
         return collect_facts(self.path, self.view_kind) | dict(self.stated)
 
 
+class AddedTokens(NamedTuple):
+    """New tokens of a model, and what else their list had."""
+
+    tokenizer: Tokenizer
+    tokens: list[str]
+    known: list[str]  # that the model had
+    repeated: list[str]
+    blank: list[str]  # of `tokens`, those that begin as [UNK]
+
+
 @dataclass
 class Opened:
     """The result of opening a folder. Parts are built on first use."""
@@ -422,6 +444,7 @@ class Opened:
     notes: tuple[str, ...] = ()  # what the folder says and qkv does not do
     parts: Mapping[Ability[Any], Callable[[], Any]] = field(default_factory=dict)
     write: Callable[[Path, str | None], Path] | None = None  # the same model in another folder, or as another class
+    extend: Callable[[Path], AddedTokens] | None = None  # with the tokens of a file
     built: dict[Ability[Any], Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -446,6 +469,17 @@ class Opened:
     def __getstate__(self) -> dict[str, Any]:
         """A copy keeps the parts built so far and does not read the folder again."""
         return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
+
+    def add_tokens(self, file: Path) -> AddedTokens:
+        """Extend the vocabulary and the network by the tokens of a file (models/bert/new_tokens.py)."""
+        if self.extend is None:
+            raise InputError(
+                f"Tokens can be added to BERT and its relatives with a WordPiece vocabulary, and {self.path} holds "
+                f"{self.facts.about.en}."
+            )
+        added = self.extend(file)
+        self.tokenizer = added.tokenizer
+        return added
 
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
         """Write the same model to another folder, atomically; with `architecture`, only the parts of that class."""

@@ -4,8 +4,8 @@ Each function here is an `Attend`: the layers call the one they are given. `expl
 one that returns its weights.
 
 On a GPU packed rows go through variable-length flash attention, which needs bf16 or fp16 (rows of up to 128 tokens have
-their own kernel, nn/gpu/short_attention.py). It has no CPU kernel; there, neighbouring rows of equal length go through
-SDPA together, without mask and padding. Rows sorted by length give large groups.
+their own kernel, nn/gpu/short_attention.py). It has no CPU kernel; there, rows of equal length go through SDPA
+together, without mask and padding.
 
 Shapes: tokens come before heads, the layout of a linear layer's output and of packed rows: (B, T, H, K) padded,
 (N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.
@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -192,13 +192,20 @@ def attend_packed(
         sides = (query, key, value, offsets, key_offsets, longest, key_longest)
         return torch.ops.aten._flash_attention_forward(*sides, dropout, causal, False, scale=scale)[0], None
 
-    runs = _runs(lengths, lengths if key_lengths is None else key_lengths)
+    shapes = tuple(zip(lengths, lengths if key_lengths is None else key_lengths, strict=True))
+    runs, order = _grouping(shapes)
+    if order is not None:
+        query = query.index_select(0, order.own)
+        key, value = key.index_select(0, order.others), value.index_select(0, order.others)
     # split, not slices: the gradient of a slice is a zero tensor as long as the whole batch
     queries = query.split([rows * length for rows, length, _ in runs])
     keys, values = (x.split([rows * key_length for rows, _, key_length in runs]) for x in (key, value))
+    # SDPA's backward pass in 16 bits is slow on a CPU: 7 ms for 40 rows of 12 tokens, where the equation takes 1 ms
+    is_learned = query.requires_grad and query.dtype != torch.float32
+    attend = explicit if is_learned else fused
     answers = []
     for (rows, length, key_length), q, k, v in zip(runs, queries, keys, values, strict=True):
-        answer, _ = fused(
+        answer, _ = attend(
             q.view(rows, length, *query.shape[1:]),
             k.view(rows, key_length, *key.shape[1:]),
             v.view(rows, key_length, *value.shape[1:]),
@@ -207,7 +214,8 @@ def attend_packed(
             dropout=dropout,
         )
         answers.append(answer.flatten(0, 1))  # (rows · length, H, K)
-    return torch.cat(answers), None
+    together = torch.cat(answers)
+    return together if order is None else together.index_select(0, order.back), None
 
 
 def _has_flash_kernel(query: Tensor) -> bool:
@@ -243,14 +251,42 @@ def _attend_rectangle(
     return attended(*rows, None, True, dropout, causal, False, scale=scale)[0].transpose(1, 2).flatten(0, 1)
 
 
-@lru_cache(maxsize=64)
-def _runs(lengths: tuple[int, ...], key_lengths: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
-    """Neighbouring rows of equal shape, as (rows, tokens of a query row, tokens of a key row).
+class _Order(NamedTuple):
+    """Tokens by rows of equal shape."""
 
-    >>> _runs((3, 3, 5), (3, 3, 5))
-    ((2, 3, 3), (1, 5, 5))
+    own: Tensor  # (N,) of queries
+    others: Tensor  # (M,) of keys and values
+    back: Tensor  # (N,) where each query's answer is
+
+
+Shapes = tuple[tuple[int, int], ...]
+Runs = tuple[tuple[int, int, int], ...]
+
+
+@lru_cache(maxsize=64)
+def _grouping(shapes: Shapes) -> tuple[Runs, _Order | None]:
+    """How rows of (query tokens, key tokens) go through SDPA, as (rows, query tokens, key tokens) each; and the order
+    that makes them neighbours, where moving tokens is cheaper than more calls.
+
+    >>> _grouping(((3, 3), (3, 3), (5, 5)))
+    (((2, 3, 3), (1, 5, 5)), None)
     """
-    return tuple((len(list(same)), *shape) for shape, same in groupby(zip(lengths, key_lengths, strict=True)))
+    runs = _neighbours(shapes)
+    if len(runs) < 2 * len(set(shapes)):
+        return runs, None
+    rows = sorted(range(len(shapes)), key=shapes.__getitem__)
+    own, others = (_tokens([shape[side] for shape in shapes], rows) for side in (0, 1))
+    return _neighbours(tuple(shapes[row] for row in rows)), _Order(own, others, torch.argsort(own))
+
+
+def _neighbours(shapes: Shapes) -> Runs:
+    return tuple((len(list(same)), *shape) for shape, same in groupby(shapes))
+
+
+def _tokens(lengths: list[int], rows: list[int]) -> Tensor:
+    """Indices of the tokens of these rows, in their order."""
+    tokens = torch.arange(sum(lengths)).split(lengths)
+    return torch.cat([tokens[row] for row in rows])
 
 
 # --- Multi-head attention (Vaswani et al. 2017, §3.2.2).

@@ -38,6 +38,26 @@ class Notes:
 
 
 @dataclass(frozen=True)
+class Commands:
+    """Commands to go on with, each with what it does."""
+
+    title: Words
+    commands: tuple[tuple[str, Words], ...]
+    style: ClassVar[str] = (
+        ".commands { margin: 0; padding: 14px 24px; background: var(--paper); border-radius: 14px; "
+        "box-shadow: var(--shadow); overflow-wrap: anywhere } .commands dd { margin: 0 0 10px; color: var(--soft) } "
+        ".commands dd:last-child { margin-bottom: 0 }"
+    )
+    narrow: ClassVar[bool] = False
+
+    def html(self) -> str:
+        items = "".join(
+            f"<dt><code>{safe(command)}</code></dt><dd>{spans(words)}</dd>" for command, words in self.commands
+        )
+        return f'<dl class="commands">{items}</dl>'
+
+
+@dataclass(frozen=True)
 class Gauge:
     """The position of a value between two ends, with its interval and values to compare with, on one scale."""
 

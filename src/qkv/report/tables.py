@@ -143,6 +143,9 @@ def largest_confusions(counts: NDArray[np.int64], labels: tuple[str, ...], most:
     return tuple(again if len(again) >= 6 else ordered[:6])
 
 
+_LARGE = 420  # pixels of a confusion matrix that is rather scrolled than shrunk further
+
+
 @dataclass(frozen=True)
 class Confusion:
     title: Words
@@ -204,14 +207,18 @@ class Confusion:
         cell = 46 if n <= 6 else 40 if n <= 12 else 32 if n <= 20 else 27
         names = [shorten(printable(label).replace("␣", " "), _SIZE, ROOM) for label in self.labels]
         widths = [text_width(name, _SIZE) for name in names]
-        left = max(*widths, 60.0) + 14
+        corner = Phrase("expected ↓  answered →", "应为 ↓  答成 →")
+        # short column labels stand beside the caption, not above it
+        beside = text_width(corner.en, _SIZE) if max(widths) * math.sin(_TURN) < 2 * _SIZE else 60.0
+        left = max(*widths, beside) + 14
         top = max(widths) * math.sin(_TURN) + 22
         # rotated column labels may extend beyond the right edge
         over = max(width * math.cos(_TURN) - (n - place - 0.5) * cell for place, width in enumerate(widths))
         width, height = left + n * cell + max(8.0, over + 8), top + n * cell + 6
+        large = ' class="large"' if width > _LARGE else ""
         parts = [
-            f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px" role="img">',
-            svg_text(Phrase("expected ↓  answered →", "应为 ↓  答成 →"), "corner", 'x="2" y="13"'),
+            f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px" role="img"{large}>',
+            svg_text(corner, "corner", 'x="2" y="13"'),
         ]
         degrees = -math.degrees(_TURN)
         for place, name in enumerate(names):

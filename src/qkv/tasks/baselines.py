@@ -8,6 +8,11 @@
   and so has what both contain. With several labels each has a fitted threshold, as in the model.
 - `EntityBaseline`, for tagging, finds the labelled spans of training again by their letters: the longest match wins,
   with its most frequent label.
+- `OverlapBaseline`, for extractive answers, follows the sliding window with distance of MCTest (Richardson et al.
+  2013), which SQuAD used too (Rajpurkar et al. 2016): in the sentence that shares most with the question, the words
+  next to the shared ones. SQuAD's candidates are phrases of a parse; here they are runs without punctuation and without
+  the question's own words, of as many words as a training answer has (median). In a script without spaces a word is a
+  character, and pairs of them are compared.
 
 They return what a task's scorer reads, so that they get the same figures as the model.
 
@@ -25,13 +30,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from qkv.data.labelled.examples import Span, TagExample, TextExample
+from qkv.data.labelled.examples import AnswerExample, Span, TagExample, TextExample
 from qkv.metrics.calibration import best_threshold_f1
 from qkv.report.bilingual import Phrase
+from qkv.tasks.answer import AnswerTask
 from qkv.tasks.table import AnyTask
 from qkv.tasks.tag import TagTask
 from qkv.tasks.task import PlainAnswer, Scorer
 from qkv.tasks.texts import TextTask, linear_targets
+from qkv.text.segmenter import split_sentences
 from qkv.train.linear import Classes, Floats, Integers, LinearMap, SparseRows, fit_linear, fold_numbers, held_out_scores
 
 CONSTANT = "constant"
@@ -299,6 +306,97 @@ def _is_edge(text: str, at: int) -> bool:
     return not _INSIDE.match(text[max(0, at - 1) : at + 1])
 
 
+_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:[.,'’-][^\W{_UNSPACED}]+)*|[^\w\s]")
+_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_MOST_PASSAGES = 2_000  # of training, to count in how many of them a term is
+
+
+class _Sentence(NamedTuple):
+    """Words, characters of a script without spaces, and punctuation, with what is compared of them."""
+
+    spans: list[tuple[int, int]]  # of the tokens, in the passage
+    is_word: list[bool]  # by token
+    terms: list[tuple[str, int, int]]  # and its first and last token
+
+    @classmethod
+    def of(cls, text: str, start: int, end: int) -> "_Sentence":
+        tokens = list(_TOKEN.finditer(text, start, end))
+        words = [token[0].lower() for token in tokens]
+        unspaced = [_CHARACTER.match(word) is not None for word in words]
+        is_word = [word[0].isalnum() for word in words]
+        found = [(word, at, at) for at, word in enumerate(words) if is_word[at] and not unspaced[at]]
+        found += [
+            (words[at - 1] + words[at], at - 1, at) for at in range(1, len(words)) if unspaced[at - 1] and unspaced[at]
+        ]
+        return cls([token.span() for token in tokens], is_word, found)
+
+    def shared(self, wanted: set[str]) -> set[int]:
+        """Tokens of terms that are wanted."""
+        return {at for term, first, last in self.terms if term in wanted for at in (first, last)}
+
+
+@dataclass(frozen=True)
+class OverlapBaseline:
+    frequency: Mapping[str, int]  # of the passages of training, how many have a term
+    passages: int
+    length: int  # of an answer, in tokens
+    key: str = "overlap"
+
+    @property
+    def name(self) -> Phrase:
+        return Phrase("the words next to those of the question", "取问题用词旁边的词语")
+
+    @classmethod
+    def fit(cls, examples: Sequence[AnswerExample]) -> "OverlapBaseline":
+        frequency: Counter[str] = Counter()
+        passages = list(dict.fromkeys(example.text for example in examples))
+        passages = passages[:: max(1, math.ceil(len(passages) / _MOST_PASSAGES))]
+        for text in passages:
+            frequency.update({term for term, _, _ in _Sentence.of(text, 0, len(text)).terms})
+        answers = [example.answers[0].text for example in examples if example.answers]
+        sizes = [sum(_Sentence.of(text, 0, len(text)).is_word) for text in answers]
+        return cls(frequency, len(passages), max(1, int(np.median(sizes))) if sizes else 1)
+
+    def answer(self, examples: Sequence[AnswerExample]) -> list[PlainAnswer]:
+        sentences: dict[str, list[_Sentence]] = {}  # a passage often has several questions
+        found = []
+        for example in examples:
+            if example.text not in sentences:
+                spans = split_sentences(example.text)
+                sentences[example.text] = [_Sentence.of(example.text, *span) for span in spans]
+            start, end = self._span(example.question, sentences[example.text])
+            found.append(PlainAnswer(text=example.text[start:end]))
+        return found
+
+    def _span(self, question: str, sentences: Sequence[_Sentence]) -> tuple[int, int]:
+        wanted = {term for term, _, _ in _Sentence.of(question, 0, len(question)).terms}
+        overlaps = [sum(map(self._rarity, {term for term, _, _ in one.terms} & wanted)) for one in sentences]
+        best, span = -1.0, (0, 0)
+        if not overlaps:
+            return span
+        sentence = sentences[overlaps.index(max(overlaps))]
+        weights = np.zeros(len(sentence.spans))  # of the tokens
+        for term, first, last in sentence.terms:
+            weights[[first, last]] += self._rarity(term) / (1 + last - first)
+        shared = sentence.shared(wanted)
+        marks = np.array(sorted(shared), np.int64)
+        is_free = [word and at not in shared for at, word in enumerate(sentence.is_word)]
+        for first in np.flatnonzero(is_free).tolist():
+            last = first + self.length
+            if last > len(is_free) or not all(is_free[first:last]):  # a shorter run counts as a whole
+                if first and is_free[first - 1]:
+                    continue
+                last = next((at for at in range(first, len(is_free)) if not is_free[at]), len(is_free))
+            distance = np.where(marks < first, first - marks, marks - last + 1)
+            value = float((weights[marks] / (1 + distance)).sum() + weights[first:last].mean())
+            if value > best:
+                best, span = value, (sentence.spans[first][0], sentence.spans[last - 1][1])
+        return span
+
+    def _rarity(self, term: str) -> float:
+        return math.log((1 + self.passages) / (1 + self.frequency.get(term, 0)))
+
+
 def fit_baselines(task: AnyTask, examples: Sequence[Any]) -> list[Baseline]:
     """The baselines of a task, from its training examples; see `is_too_large` for what is left out."""
     found: list[Baseline] = []
@@ -306,6 +404,8 @@ def fit_baselines(task: AnyTask, examples: Sequence[Any]) -> list[Baseline]:
         found.append(ConstantBaseline(*constant))
     if isinstance(task, TagTask):
         found.append(EntityBaseline.fit(examples))
+    if isinstance(task, AnswerTask):
+        found.append(OverlapBaseline.fit(examples))
     if isinstance(task, TextTask) and not task.numbers and not is_too_large(task, examples):
         found.append(TextBaseline.fit(task, examples))
     return found

@@ -12,6 +12,10 @@ The two-letter codes are listed here, although the package langcodes has them (a
 run without it. It would also find few mistakes, since it accepts half of the 17,576 three-letter combinations, names
 need another 13 MB (language_data), and it knows neither countries (cn, chn) nor the letters of a text.
 
+`detect_language` names the language of a text of a user, so that a model can refuse one that it does not know: by the
+script, and among languages in Latin letters by their commonest words. It is for a sentence or more; a name or a single
+word in Latin letters counts as English.
+
 What this file does NOT do: list the seven thousand three-letter codes; all of them are accepted.
 """
 
@@ -131,6 +135,17 @@ LANGUAGE_NAMES = {
 }
 """Names of languages in English and Chinese."""
 
+
+def language_name(code: str) -> str:
+    """The English name of a language, for messages; a code without one as it is.
+
+    >>> [language_name(code) for code in ("zh", "zh-CN", "fr", "tlh")]
+    ['Chinese', 'Chinese', 'French', 'tlh']
+    """
+    base = base_of(code)
+    return next((name.capitalize() for name, known in LANGUAGE_NAMES.items() if known == base), code)
+
+
 COUNTRIES = dict(
     re.findall(
         r"(\w+):(\w+)",
@@ -197,3 +212,104 @@ def base_of(code: str) -> str:
     """
     base = re.split("[-_]", code.strip().lower())[0]
     return "" if base == UNKNOWN_LANGUAGE else base
+
+
+# The language of a text
+
+_SCRIPTS = {
+    "ja": "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d",
+    "ko": "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af",
+    "ru": "\u0400-\u052f",
+    "el": "\u0370-\u03ff\u1f00-\u1fff",
+    "ar": "\u0600-\u06ff\u0750-\u077f",
+    "he": "\u0590-\u05ff",
+    "hi": "\u0900-\u097f",
+    "th": "\u0e00-\u0e7f",
+}
+"""Letters of one script, and the language it most often writes: Cyrillic counts as Russian."""
+_scripts = {code: re.compile(f"[{letters}]") for code, letters in _SCRIPTS.items()}
+_latin = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_LETTERS_OF_A_WORD = 3
+"""A 汉字 weighs as much as so many Latin letters: 我爱 BERT is Chinese."""
+_LEAST_JAPANESE = 0.1
+"""Share of kana in the letters of a Japanese text at least: の in a name is not one."""
+
+_COMMON = {
+    "en": "the a an and or but if of to in on at by for from with about into is are was were be been being am do does "
+    "did don't didn't doesn't have has had will would can could can't should must may might not no i you he she it we "
+    "they me him her us them my your his its our their this that these those there here what who which when where why "
+    "how all any some as so than then too very just let's i'm it's i'll you're that's he's she's i've out up down "
+    "get got go going one two more now new time like want know over after before under off only because please "
+    "people man woman men women come war die hat son met",
+    "fr": "le la les un une des du de et ou est sont était à au aux en dans sur avec pour par sans sous ne pas plus "
+    "que qui quoi je tu il elle nous vous ils elles mon ma mes ton ta son sa ses leur leurs ce cette ces cet on se "
+    "mais très bien être avoir fait bonjour merci oui non c'est j'ai n'est d'un d'une qu'il homme femme deux",
+    "de": "der die das den dem des ein eine einen einem einer und oder aber ist sind war waren wird werden ich du er "
+    "sie es wir ihr mich mir dich nicht kein keine mit von zu zum zur auf für im am an in aus bei nach vor über unter "
+    "eines so wie wer wo wann warum dass daß sich auch noch nur schon sehr hat habe haben kann wenn guten danke ja "
+    "nein mann frau zwei",
+    "es": "el la los las un una unos unas y o pero es son está están era de del al en con por para sin sobre que qué "
+    "quien como cómo yo tú él ella nosotros ellos me te se mi su sus este esta estos no muy más también hay hola "
+    "gracias sí lo le ser hombre mujer dos",
+    "it": "il lo la gli i le un uno una e o ma è sono era di del della dei delle al alla nel nella con per da dal che "
+    "chi come non più molto mi ti si ci questo questa io tu lui lei noi loro ciao grazie sì ho ha uomo donna due",
+    "pt": "o os as um uma uns umas e ou mas é são está estão era de do da dos das no na nos nas em com por para sem "
+    "que quem como não mais muito eu você ele ela nós eles me te se meu minha seu sua isto este esta olá obrigado "
+    "obrigada sim homem mulher dois",
+    "nl": "de het een en of maar is zijn was waren ik jij hij zij wij jullie van in op met voor aan uit bij naar niet "
+    "geen dat die deze dit wat wie waar hoe ook nog zeer heeft hebben kan wordt hallo dank ja nee man vrouw twee",
+    "sv": "och eller men är var en ett den det de som att på i med för av till från inte jag du han hon vi ni mig sig "
+    "har hade kan skall hur vad hej tack ja nej två",
+    "pl": "i w z na do nie jest są był była się to że jak ale czy co kto ja ty on ona my wy oni mój dla od po przez "
+    "dzień dobry dziękuję tak dwa",
+    "tr": "bir ve bu da de için ile çok ne ben sen o biz siz onlar var yok değil mi mı gibi daha merhaba evet hayır",
+    "id": "yang dan di ke dari ini itu tidak ada dengan untuk saya kamu dia kami kita mereka adalah akan sudah bisa "
+    "apa siapa terima kasih dua",
+    "vi": "và là của không có được cho một những các này tôi bạn anh chị em ở với đã sẽ người xin chào cảm ơn",
+}
+"""The commonest words of languages in Latin letters, and words of greeting. Those that are in the list of English too
+decide nothing."""
+_common: dict[str, frozenset[str]] = {code: frozenset(words.split()) for code, words in _COMMON.items()}
+
+
+def in_latin(code: str) -> bool:
+    """Whether `detect_language` tells a language by its words, not by its letters."""
+    return base_of(code) in _common
+
+
+def detect_language(text: str) -> str:
+    """The code of the language that a text is most likely in; "" if it has no letters.
+
+    >>> [detect_language(text) for text in ("你好！", "Tom chases Jerry", "Bonjour le monde", "こんにちは", "3 + 4")]
+    ['zh', 'en', 'fr', 'ja', '']
+    """
+    chinese = len(_chinese.findall(text))
+    others = {code: len(letters.findall(text)) for code, letters in _scripts.items()}
+    latin = sum(map(len, words)) if (words := _latin_words(text)) else 0
+    script = max(others, key=others.__getitem__)
+    if others["ja"] and others["ja"] >= _LEAST_JAPANESE * (chinese + others["ja"]) and others["ja"] + chinese > latin:
+        return "ja"
+    if others[script] > max(latin, _LETTERS_OF_A_WORD * chinese):
+        return script
+    if chinese and _LETTERS_OF_A_WORD * chinese >= latin:
+        return "zh"
+    return _latin_language(words) if latin else ""
+
+
+def _latin_words(text: str) -> list[str]:
+    return [word for word in _latin.findall(text) if unicodedata.name(word[0], "").startswith("LATIN")]
+
+
+def _latin_language(words: list[str]) -> str:
+    """By the number of words that are common in a language, less those that are common in English; English if none
+    has more."""
+    english, best, most = _common["en"], "en", 0
+    lower = [word.lower().replace("’", "'") for word in words]
+    # Los Angeles, van Gogh: a word before a capital letter may be part of a name, but German nouns have one
+    named = [after[0].isupper() for after in words[1:]] + [False]
+    for code, common in _common.items():
+        counted = [word for word, part in zip(lower, named, strict=True) if not part or code == "de"]
+        more = sum(word in common for word in counted) - sum(word in english for word in lower)
+        if more > most:
+            best, most = code, more
+    return best

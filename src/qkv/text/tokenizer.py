@@ -24,14 +24,16 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
 
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json
 from qkv.text.backend import (
     BYTE_PAIR,
@@ -48,8 +50,8 @@ from qkv.text.backend import (
     special_token_template,
     state_of,
 )
+from qkv.text.folding import add_folding, check_fold, fold_text, folds_before_bert
 from qkv.text.segmenter import ChineseWords, is_known, segmenter_name, spans_before
-from qkv.text.unknown import add_folding, check_fold, fold_text
 from qkv.text.vocabulary import (
     HALF,
     SIZE,
@@ -230,8 +232,9 @@ class Tokenizer:
         self._settings = find_normalizer(state_of(backend.normalizer), "BertNormalizer", "Lowercase")
         self.lowercase: bool = self._settings.get("lowercase", bool(self._settings))
         # our own steps never delete a letter or digit; a foreign one may
-        self._keeps_letters = state_of(backend.normalizer).get("type") in (None, "BertNormalizer", "Lowercase") and (
-            isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer | None)
+        self._keeps_letters = folds_before_bert(backend) is not None or (
+            state_of(backend.normalizer).get("type") in (None, "BertNormalizer", "Lowercase")
+            and isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer | None)
         )
 
     @property
@@ -349,6 +352,21 @@ class Tokenizer:
         )
         return cls._of(tokens, kind, lowercase, segmenter, fold)
 
+    def with_tokens(self, new: Sequence[str]) -> "Tokenizer":
+        """A copy with more words in its vocabulary; old ids are unchanged."""
+        state = json.loads(self.backend.to_str())
+        vocabulary = state["model"]["vocab"]
+        if len(vocabulary) != self.size:
+            beyond = [token for token in self.vocabulary if token not in vocabulary] or ["…"]
+            raise InputError(
+                f"The vocabulary cannot be extended: it has gaps, or added tokens after its end ({listed(beyond)})."
+            )
+        vocabulary |= {token: number for number, token in enumerate(new, self.size)}
+        grown = copy(self)
+        grown.backend = tokenizers.Tokenizer.from_str(json.dumps(state))
+        grown.vocabulary, grown.size = self.vocabulary | vocabulary, len(vocabulary)
+        return grown
+
     # Text to ids
 
     def encode(self, text: str, pair: str | None = None, special: bool = True) -> Encoded:
@@ -384,9 +402,8 @@ class Tokenizer:
         """Whether a text has the same tokens in parts: what comes before a space or a 汉字 does not matter after it."""
         return self.kind == "character" or (
             self.chinese is None
-            and state_of(self.backend.normalizer).get("type") == "BertNormalizer"
+            and folds_before_bert(self.backend) is not None
             and self._settings["handle_chinese_chars"]
-            and isinstance(self.backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         )
 
     def _is_long(self, text: object) -> bool:
@@ -473,23 +490,15 @@ class Tokenizer:
 
     def plain(self) -> WordPiece:
         """Return the plain Python tokenizer with the same vocabulary and settings, which can show its steps."""
-        if not self._is_berts:
+        folds = folds_before_bert(self.backend)
+        if self.kind != "wordpiece" or folds is None:
             raise InputError("Steps can only be shown for a WordPiece tokenizer such as BERT's; this is another kind.")
         return WordPiece(
             self.vocabulary,
             self.lowercase,
             strip_accents=self._settings["strip_accents"],
             chinese=self._settings["handle_chinese_chars"],
-        )
-
-    @property
-    def _is_berts(self) -> bool:
-        """Whether a vocabulary and three settings describe it completely."""
-        return (
-            self.kind == "wordpiece"
-            and self._settings.get("type") == "BertNormalizer"
-            and len(state_of(self.backend.normalizer).get("normalizers", [""])) == 1  # no folding before it
-            and isinstance(self.backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+            rewrite=partial(fold_text, fold=folds) if folds else None,
         )
 
     # To files
@@ -515,8 +524,10 @@ class Tokenizer:
             mark = self.unk_id if self.special_ids else None
             whole, names = foreign_files(self.backend, self._foreign, self.has_marks, mark)
         config: dict[str, Any] = {"tokenizer_class": self._class or "PreTrainedTokenizerFast", **names}
-        if self._is_berts:
+        if self.kind == "wordpiece" and folds_before_bert(self.backend) == ():  # a vocabulary and three settings
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in _SETTINGS}
+        elif self.kind == "wordpiece" and self._foreign is None:  # with segments, as BertTokenizer gives them
+            config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
         if self.segmenter is not None:
             config |= {"segmenter": self.segmenter, "segmenter_note": _note}
         if max_length is not None:

@@ -1,4 +1,4 @@
-"""Unknown tokens: counts, and the characters behind them; and foldings that avoid them (`--fold width,simplified`).
+"""Unknown tokens: counts, the characters behind them, and what to do about them (`folding.py`).
 
 An unknown token ([UNK]) says nothing about the text that it replaces: two texts of unknown tokens alone look the same
 to a model. Counts come from the token ids that a caller has anyway. Only the characters behind them need the text: the
@@ -9,18 +9,13 @@ Byte-level vocabularies (GPT-2, RoBERTa) spell everything and have no unknown to
 
 import re
 import shlex
-import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-import tokenizers
-from tokenizers import Regex, normalizers, pre_tokenizers
-
-from qkv.errors import InputError, did_you_mean
+from qkv.text.folding import EMOJI, FOLDS, NARROW, find_folds
 
 _EXAMINED, _EXAMINED_CHARACTERS = 1000, 1_000_000
 SHARE = 0.01
@@ -172,6 +167,8 @@ class UnknownCounter:
                     self._characters.update(self._words[word])
 
     def facts(self) -> UnknownFacts:
+        backend = getattr(self._tokenizer, "backend", None)
+        done = () if backend is None else find_folds(backend)
         return UnknownFacts(
             self._n_texts,
             self._n_tokens,
@@ -179,17 +176,17 @@ class UnknownCounter:
             self._n_affected,
             self._n_unreadable,
             dict(self._characters.most_common(20)),
-            [name for name in FOLDS if self._helps(name)],
+            [name for name in FOLDS if name not in done and self._helps(name)],
         )
 
     def _helps(self, fold: str) -> bool:
         """Whether the model would know one of the unknown characters, or an unknown word with an emoji next to it."""
-        parts = ((word, part) for word in self._words for part in _emoji.split(word) if part)
+        parts = ((word, part) for word in self._words for part in EMOJI.split(word) if part)
         if fold == "emoji":  # a word may need both foldings
-            words = (one for word, part in parts if part != word for one in (part, part.translate(_NARROW)))
+            words = (one for word, part in parts if part != word for one in (part, part.translate(NARROW)))
         elif fold == "width":
             wide = (*self._characters, *(part for _, part in parts))
-            words = (narrow for one in wide if (narrow := one.translate(_NARROW)) != one)
+            words = (narrow for one in wide if (narrow := one.translate(NARROW)) != one)
         else:  # the simplified form of each is not asked for, so that no package is needed
             words = ("这个们" for one in self._characters if is_traditional(one))
         return any(_reads(self._tokenizer, word) for word in words)
@@ -210,124 +207,3 @@ def is_traditional(character: str) -> bool:
     except UnicodeEncodeError:
         return "\u4e00" <= character[0] <= "\u9fff"
     return False
-
-
-# --- Foldings of new tokenizers (`qkv tokenizer train --fold width,emoji`); transformers reads them from
-# tokenizer.json.
-#
-#     width       full-width letters and digits become half-width: ＡＢＣ１２３ is ABC123. Punctuation stays as it is
-#     emoji       every emoji is a token by itself: "ok😡😡" is three tokens, where BERT has one unknown word
-#     simplified  traditional 汉字 become simplified ones, one character for one (OpenCC's table): 這個 is 这个. Words
-#                 are not looked at: 乾 is 干 in 乾隆, too
-#
-# Offsets stay those of the text as it was written. A tokenizer with a folding takes about twice as long a text, and
-# `qkv prepare` cannot take its shortcuts (data/corpus/encode.py). OpenCC is needed to write such a folder, not to read
-# it: tokenizer.json has the table.
-#
-# Tokenizers that are loaded stay as they are, qkv-mini's too: transformers must read the same folder in the same way,
-# and a resumed run the same tokens. `qkv convert FOLDER NEW --fold width,emoji` writes another folder.
-
-FOLDS = ("width", "emoji", "simplified")
-_NARROW = str.maketrans(
-    "０１２３４５６７８９ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺａｂｃｄｅｆｇｈｉｊｋｌｍｎｏｐｑｒｓｔｕｖｗｘｙｚ",
-    "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
-)
-# pictographs, dingbats and weather, regional indicators; without the digits and marks that Unicode calls emoji, too
-_EMOJI = "[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55\u231a\u231b\u23e9-\u23fa]"
-_emoji = re.compile(_EMOJI)
-_HAN = [*range(0x3400, 0x4DC0), *range(0x4E00, 0xA000), *range(0xF900, 0xFB00), *range(0x20000, 0x32000)]
-
-
-def read_folds(names: str) -> list[str]:
-    """The foldings of --fold, separated by commas.
-
-    >>> read_folds("width, emoji")
-    ['width', 'emoji']
-    """
-    return [name.strip() for name in names.split(",")]
-
-
-def check_fold(fold: Sequence[str], kind: str, segmenter: str | None = None) -> None:
-    """Raise for an unknown folding, a tokenizer that cannot have it, or a missing package."""
-    for name in fold:
-        if not name:
-            raise InputError(f"--fold has an empty name. Write one or more of {', '.join(FOLDS)}, separated by commas.")
-        if name not in FOLDS:
-            raise InputError(f"There is no folding '{name}'.{did_you_mean(name, FOLDS)} Known: {', '.join(FOLDS)}.")
-    if fold and kind not in ("wordpiece", "word"):
-        raise InputError(f"Foldings are for tokenizers by wordpiece or word, and this one is by {kind}: no --fold.")
-    if "simplified" in fold:
-        if segmenter is not None:
-            raise InputError(
-                "--fold simplified does not work with a segmenter, which reads the text before it is folded: leave one "
-                "of them out."
-            )
-        _simplified()
-
-
-@cache
-def _simplified() -> dict[int, int]:
-    """Code points of traditional 汉字, with those of the simplified ones."""
-    try:
-        import opencc
-    except ImportError as error:
-        raise InputError(
-            f"--fold simplified takes its characters from OpenCC, which cannot be imported ({error}): pip install "
-            "'qkv[zh]'."
-        ) from error
-    before = "\n".join(map(chr, _HAN))  # in lines of their own, so that no words are found
-    after = opencc.OpenCC("t2s").convert(before)
-    pairs = zip(before.split("\n"), after.split("\n"), strict=True)
-    return {ord(one): ord(other) for one, other in pairs if one != other and len(other) == 1}
-
-
-def fold_text(text: str, fold: Sequence[str]) -> str:
-    """The text as a vocabulary is learned from it.
-
-    >>> fold_text("ＡＢ１，ok😡😡", ["width", "emoji"])
-    'AB1，ok 😡  😡 '
-    """
-    if text.isascii():
-        return text
-    text = text.translate(_NARROW) if "width" in fold else text
-    text = text.translate(_simplified()) if "simplified" in fold else text
-    return _emoji.sub(lambda found: f" {found[0]} ", text) if "emoji" in fold else text
-
-
-def add_folding(backend: tokenizers.Tokenizer, fold: Sequence[str]) -> None:
-    """Make a backend read texts as `fold_text` writes them."""
-    if table := (_NARROW if "width" in fold else {}) | (_simplified() if "simplified" in fold else {}):
-        steps = [normalizers.Precompiled(_compile(table)), backend.normalizer]
-        backend.normalizer = normalizers.Sequence([step for step in steps if step is not None])
-    if "emoji" in fold:
-        alone = pre_tokenizers.Split(Regex(_EMOJI), "isolated")
-        backend.pre_tokenizer = pre_tokenizers.Sequence([alone, backend.pre_tokenizer])
-
-
-def _compile(table: Mapping[int, int]) -> bytes:
-    """SentencePiece's form of a table of characters, which the library replaces in one pass over a text.
-
-    Four bytes with the length of a trie; the trie; the replacements, a zero byte after each. The trie is an array with
-    32 bits for a node (a double array, Aoe 1989): the node for the next byte b is at (place ^ offset) ^ b, and a leaf,
-    whose value is where its replacement begins, is at place ^ offset.
-
-        bits 0-7   the byte that leads to the node          bit 8   whether it has a leaf
-        bit 31     set in a leaf, whose other bits are its value          bits 10-30   the offset
-    """
-    keys = {chr(code).encode(): chr(other).encode() for code, other in sorted(table.items())}
-    inner = sorted({key[:length] for key in keys for length in range(len(key))}, key=lambda one: (len(one), one))
-    blocks = {prefix: (number + 1) << 8 for number, prefix in enumerate(inner)}  # 256 places for its next bytes
-    trie = [0] * ((len(inner) + 1) << 8)
-    trie[0] = blocks[b""] << 10
-    # bytes after the first are 0x80 and above, so that the lower half of a block is free for leaves
-    leaves = (place for block in list(blocks.values())[1:] for place in range(block, block + 128))
-    texts = bytearray()
-    for prefix in inner[1:]:
-        place = blocks[prefix[:-1]] + prefix[-1]
-        trie[place] = (blocks[prefix] ^ place) << 10 | prefix[-1]
-    for key, other in keys.items():
-        place, leaf = blocks[key[:-1]] + key[-1], next(leaves)
-        trie[place] = (leaf ^ place) << 10 | 1 << 8 | key[-1]
-        trie[leaf] = 1 << 31 | len(texts)
-        texts += other + b"\0"
-    return struct.pack(f"<I{len(trie)}I", 4 * len(trie), *trie) + bytes(texts)

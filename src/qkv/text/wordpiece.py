@@ -1,7 +1,9 @@
 """WordPiece in plain Python, written to be read: how BERT splits a text into subwords.
 
-A text goes through five steps (Devlin et al. 2019, section 3, and `tokenization.py` of google-research/bert):
+A text goes through five steps (Devlin et al. 2019, section 3, and `tokenization.py` of google-research/bert), before
+which a tokenizer with foldings rewrites it (`folding.py`):
 
+    rewrite  only with foldings: full-width letters become half-width, emoji get spaces around them
     clean    control characters are removed, every kind of white space becomes a space
     space    每个汉字 gets a space on both sides, so Chinese is read character by character
     fold     uncased vocabularies only: accents are removed, then capitals are lower-cased
@@ -16,7 +18,7 @@ on whole Wikipedia files, so where it goes beyond the paper it follows that libr
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 UNKNOWN = "[UNK]"
@@ -194,11 +196,13 @@ class WordPiece:
         *,
         strip_accents: bool | None = None,
         chinese: bool = True,
+        rewrite: Callable[[str], str] | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.chinese = chinese
+        self.rewrite = rewrite
         special = [re.escape(token) for token in SPECIAL if token in vocabulary]
         self._special = re.compile(f"({'|'.join(special) or '(?!)'})")
 
@@ -216,7 +220,8 @@ class WordPiece:
         """
         parts = [part for part in self._special.split(text) if part]
         steps = [("text", parts)]
-        for name, step in (("clean", clean), ("space", self._space), ("fold", self._fold)):
+        first = [] if self.rewrite is None else [("rewrite", self.rewrite)]
+        for name, step in (*first, ("clean", clean), ("space", self._space), ("fold", self._fold)):
             parts = [part if self._is_special(part) else step(part) for part in parts]
             steps.append((name, parts))
         words = [word for part in parts for word in ([part] if self._is_special(part) else split_words(part))]

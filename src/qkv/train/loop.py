@@ -468,8 +468,17 @@ def environment(device: torch.device = CPU) -> dict[str, Any]:
 
 
 def summary(result: Mapping[str, Any], left_out: str | None) -> str:
-    shown = {name: value for name, value in result.items() if isinstance(value, float) and name != left_out}
-    return ", ".join(f"{name.replace(': ', ' ')} {value:.4g}" for name, value in shown.items())  # name: of a set
+    """The figures in one line; of a set, whose name is before a colon, the first, which is its main one.
+
+    >>> summary({"loss": 2.5, "a.csv: mrr": 0.75, "a.csv: mrr_back": 0.5, "mean": 0.75}, "mean")
+    'loss 2.5, a.csv mrr 0.75'
+    """
+    shown: dict[str, str] = {}
+    for name, value in result.items():
+        if isinstance(value, float) and name != left_out:
+            of_set, colon, _ = name.rpartition(": ")
+            shown.setdefault(of_set if colon else name, f"{name.replace(': ', ' ')} {value:.4g}")
+    return ", ".join(shown.values())
 
 
 # --- Batches are built ahead in threads.

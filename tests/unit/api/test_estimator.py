@@ -143,7 +143,8 @@ def test_parameters() -> None:
         (TEXTS, [1, "1", *NAMES[2:]], "look the same"),
         (TEXTS, [{"a": 1}, *NAMES[1:]], r"y\[0\] is {'a': 1}"),
         ([3.5, *TEXTS[1:]], NAMES, "Input 1 is 3.5"),
-        (["  ", *TEXTS[1:]], NAMES, "Input 1: the text is empty"),
+        (["  ", *TEXTS[1:]], NAMES, r"1 of the 30 texts in X are missing or empty: X\[0\]. .*skip_bad"),
+        (["\u200b", *TEXTS[1:]], NAMES, r"missing or empty: X\[0\]"),
         (np.zeros((4, 3)), NAMES[:4], r"shape \(4, 3\)"),
         (TEXTS[:2], ["a", "b"], "nothing could be"),
         (TEXTS, np.full((30, 2), 3), "0 and 1"),
@@ -152,6 +153,28 @@ def test_parameters() -> None:
 def test_what_cannot_be_learned_from(folder: Path, x: Any, y: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Classifier(folder, **QUICK).fit(x, y)
+
+
+def test_rows_without_a_text_or_a_label_are_named_or_skipped(folder: Path, fitted: Classifier) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"text": TEXTS, "label": NAMES})
+    frame.loc[[2, 11], "text"] = [None, "\u200b"]
+    with pytest.raises(InputError, match=r"1 of the 30 texts in X are missing or empty: X\[2\]"):
+        Classifier(folder, **QUICK).fit(frame, "label")
+    frame.loc[5, "label"] = None
+    weights = np.arange(30)
+    made = Classifier(folder, transfer="features", skip_bad=True, **QUICK).fit(frame, "label", sample_weight=weights)
+    assert made.skipped_.tolist() == [2, 5, 11] and made.classes_.tolist() == ["bad", "good"]
+    assert made.result_["examples"]["train"] + made.result_["examples"]["dev"] == 27
+    kept = frame.drop(index=[2, 5, 11])
+    assert made.score(frame[["text"]], frame["label"]) == made.score(kept[["text"]], kept["label"])
+    table = np.array([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]] * 10)
+    made = Classifier(folder, transfer="features", skip_bad=True, **QUICK).fit(TEXTS, table)
+    assert len(made.skipped_) == 10 and np.isnan(made.predict(["我爱吃鱼", None])[1]).all()
+    with pytest.raises(InputError, match=r"missing or empty: X\[1\]"):
+        fitted.score([TEXTS[0], ""], NAMES[:2])
+    with pytest.raises(InputError, match="0 and 1"):
+        Classifier(folder, **QUICK).fit(TEXTS, table)
 
 
 def test_before_it_is_fitted(folder: Path) -> None:

@@ -227,17 +227,20 @@ def test_embed_says_what_is_wrong(model: Model, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match="Unknown pooling 'men'. Did you mean 'mean'"):
         model.embed("a", pooling="men")
     for empty in ("", "  ", "\t\u3000", "\x00"):
-        with pytest.raises(InputError, match="Text 2 is empty"):
-            model.embed(["a", empty])
+        with pytest.raises(InputError, match="Text 1 is empty"):
+            model.embed(empty)
+        assert np.isnan(model.embed(["a", empty])).all(1).tolist() == [False, True]
     with pytest.raises(InputError, match="Text 3 is missing"):
-        model.embed(["a", "b", cast(str, float("nan"))])
+        list(model.embed_stream(["a", "b", cast(str, float("nan"))]))
+    with pytest.raises(InputError, match="Text 3 is of type int"):
+        model.embed(["a", "", cast(str, 3)])
     with pytest.raises(InputError, match="tokens_per_batch"):
         model.embed("a", tokens_per_batch=0)
     with pytest.raises(InputError, match="U\\+D83D"):
         model.embed(["\ud83d"])
     monkeypatch.setattr("qkv.api.embedder.TEXTS_PER_CHUNK", 2)
     with pytest.raises(InputError, match="Text 5 is empty"):
-        model.embed(["a", "a", "a", "a", ""])
+        list(model.embed_stream(["a", "a", "a", "a", ""]))
 
 
 # attention and pairs

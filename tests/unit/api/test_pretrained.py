@@ -75,7 +75,9 @@ def test_a_text_of_several_windows(places: dict[str, Path]) -> None:
 def test_a_text_without_a_known_word(places: dict[str, Path]) -> None:
     model = qkv.load(places["word2vec"])
     with pytest.raises(InputError, match="Text 2 has no vector: none of its 3 words is among those of word2vec. Leave"):
-        model.embed(["king", "xyzzy unseen [SEP]"])
+        list(model.embed_stream(["king", "xyzzy unseen [SEP]"]))
+    found = model.embed(["king", "xyzzy unseen [SEP]", "cat"])
+    assert np.isnan(found).all(1).tolist() == [False, True, False] and found.n_tokens.tolist() == [1, 0, 1]
     with pytest.raises(InputError, match="Text 1 has no vector: its only word is not among those of word2vec"):
         model.embed("xyzzy")
     with pytest.raises(InputError, match="Text 1 is empty"):

@@ -13,6 +13,7 @@ import pytest
 
 import qkv
 from qkv.api.model import Model, load
+from qkv.api.predict import frame_inputs
 from qkv.api.table_files import TABLES, rename_taken, table_file
 from qkv.cli.main import main
 from qkv.cli.options import quick_start
@@ -221,17 +222,42 @@ def test_data_frames(classifier: Path) -> None:
         estimator.fit(pd.DataFrame({"n": [1], "text": ["a"], "label": ["b"]}), "lable")
 
 
-def test_a_data_frame_with_a_missing_text(classifier: Path, encoder: Model) -> None:
+def test_a_row_without_a_text_stays_without_a_result(classifier: Path, encoder: Model) -> None:
+    """One such row made all of `predict` and `embed` an error, where a file keeps it."""
     pd = pytest.importorskip("pandas")
-    for missing in (None, float("nan"), pd.NA):
-        frame = pd.DataFrame({"n": [1, 2, 3], "text": pd.Series(["the cat", missing, "the dog"], dtype=object)})
-        with pytest.raises(InputError, match=r"no value \(.*\) in row 2 of the column 'text'. .*dropna"):
-            encoder.predict(frame)
-        with pytest.raises(InputError, match="in row 2 of the column 'text'"):
-            qkv.Classifier.load(classifier).predict(frame)
-        with pytest.raises(InputError, match=r"Text 2 is missing \(.*\): leave it out"):
-            encoder.embed(frame["text"])
-    np.testing.assert_array_equal(encoder.embed(frame.dropna()), encoder.embed(["the cat", "the dog"]))
+    expected, estimator = encoder.predict(["the cat", "the dog"]), qkv.Classifier.load(classifier)
+    for missing in (None, float("nan"), pd.NA, "", " \u200b"):
+        texts = pd.Series(["the cat", missing, "the dog"], dtype=object, index=[7, 8, 9])
+        frame = pd.DataFrame({"n": [1, 2, 3], "text": texts})
+        for given in (frame, texts, texts.tolist()):
+            found = encoder.predict(given)
+            assert list(found) == [expected[0], None, expected[1]]
+            assert [one is None for one in estimator.predict(given)] == [False, True, False]
+            assert np.isnan(estimator.predict_proba(given)).all(1).tolist() == [False, True, False]
+            vectors = encoder.embed(given)
+            np.testing.assert_array_equal(np.isnan(vectors).all(1), [False, True, False])
+            np.testing.assert_allclose(vectors[[0, 2]], encoder.embed(["the cat", "the dog"]), atol=1e-6)
+            assert vectors.n_tokens[1] == vectors.n_windows[1] == 0 < vectors.n_tokens[2]
+        joined = frame.join(encoder.predict(frame).to_pandas())
+        assert list(joined.index) == [7, 8, 9] and joined["label"].isna().tolist() == [False, True, False]
+        assert "3 predictions" in encoder.predict(frame)._repr_html_()
+    assert list(encoder.predict([None, ""])) == [None, None] and np.isnan(encoder.embed([None, ""])).all()
+    for single in ("", "\u200b"):
+        with pytest.raises(InputError, match="the text is empty"):
+            encoder.predict(single)
+        with pytest.raises(InputError, match="is empty"):
+            encoder.embed(single)
+
+
+def test_a_row_of_a_question_with_choices() -> None:
+    pd = pytest.importorskip("pandas")
+    columns = {"question": ["who", None, "why"], "choice1": ["a", "b", "c"], "choice2": ["b", "c", None]}
+    rows, found = frame_inputs(pd.DataFrame(columns | {"choice3": ["c", None, None]}), "choice", {})
+    assert found["choices"] == "choice1,choice2,choice3"
+    assert rows[0] == {"question": "who", "choices": ["a", "b", "c"]}
+    assert rows[1] == {"question": "", "choices": ["b", "c"]}, "no text is needed, and the last choices may be missing"
+    pairs = pd.DataFrame({"text": ["a", "b"], "text2": ["c", None]})
+    assert frame_inputs(pairs, "classify", {"text": "text", "pair": "text2"})[0] == [{"text": "a", "pair": "c"}, None]
 
 
 def test_which_column_was_taken(classifier: Path, encoder: Model, monkeypatch: pytest.MonkeyPatch) -> None:

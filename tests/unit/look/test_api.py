@@ -92,6 +92,7 @@ def test_real_answers(tmp_path: Path) -> None:
     api = Api([open_subject(make_folder(tmp_path / "model"))])
     room = api.room()
     assert json.loads(json.dumps(room)) == room and set(room["examples"]) <= set(room["subjects"][0]["views"]) | {
+        "next",
         "translation",
         "vectors",
         "tasks",

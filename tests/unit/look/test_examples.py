@@ -16,6 +16,7 @@ from tests.support.bench_modules import bench_module
 EVERY = [(view, example) for view, examples in EXAMPLES.items() for example in examples]
 OWN = {
     "fill": {"hide"},
+    "next": {"at"},
     "meanings": {"word", "sentences"},
     "positions": {"text", "other"},
     "vectors": {"word", "a", "b", "c"},
@@ -47,13 +48,21 @@ def test_an_example_sets_what_its_view_reads(view: str, example: PageExample) ->
 def test_hidden_places_are_whole_words() -> None:
     for example in EXAMPLES["fill"]:
         text = example["set"]["text"]
-        for part in example["set"]["fill"]["hide"].split():
+        assert ("fill" in example["set"]) != ("[MASK]" in text)
+        for part in example["set"].get("fill", {"hide": ""})["hide"].split():
             start, end = map(int, part.split("-"))
             word = text[start:end]
             assert word.strip() == word and 0 < len(word) == end - start
             if example["lang"] == "en":
                 assert re.fullmatch(r"\w+", word)
                 assert not re.match(r"\w", text[end : end + 1]) and not re.match(r"\w", text[start - 1 : start])
+
+
+def test_a_chosen_place_is_the_beginning_of_a_word() -> None:
+    for example in EXAMPLES["next"]:
+        text, at = example["set"]["text"], example["set"].get("next", {}).get("at")
+        if at is not None:
+            assert text[at].isalnum() and (example["lang"] == "zh" or text[at - 1] == " ")
 
 
 def test_every_sentence_has_its_word() -> None:
@@ -92,6 +101,11 @@ def test_what_the_issue_names_is_one_click_away() -> None:
         "傻子",
         "Tom chases Jerry",
         "Hello World",
+        "我请客",
+        "my dog is hairy",
+        "Thinking Machines",
+        "干哈呢",
+        "北京",
     ):
         assert named in texts
     python = next(one for one in EXAMPLES["meanings"] if one["set"]["meanings"]["word"] == "Python")["set"]["meanings"]
@@ -104,7 +118,10 @@ def mini() -> Api:
     return Api([open_subject()])
 
 
-@pytest.mark.parametrize("example", EXAMPLES["fill"], ids=lambda one: one["title"]["en"])
+HIDING = [example for example in EXAMPLES["fill"] if "fill" in example["set"]]
+
+
+@pytest.mark.parametrize("example", HIDING, ids=lambda one: one["title"]["en"])
 def test_the_hidden_word_is_the_first_answer(example: PageExample) -> None:
     asked = {"text": example["set"]["text"], "hide": example["set"]["fill"]["hide"]}
     found = Reply.from_bytes(mini().ask("fill", asked)).head["blanks"]

@@ -1,4 +1,4 @@
-"""States and gates as the equations have them, against what the networks themselves compute; what comes next."""
+"""States and gates as the equations have them, against what the networks themselves compute."""
 
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.look.recurrence import show_next_words, show_states
+from qkv.look.recurrence import show_states
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.rnnlm.network import RNNLM
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.nn.recurrent import CELLS
-from tests.support.below_readers import elmo_config, make_elmo, make_rnnlm, word_tokenizer
+from tests.support.below_readers import elmo_config, make_elmo, word_tokenizer
 from tests.support.folders import make_folder
 from tests.support.inside_folders import TEXT, reader, rnnlm, translator
 
@@ -137,44 +137,6 @@ def test_readers(tmp_path: Path, below: str) -> None:
     assert found[0].head["part"] == "reader" and found[1].head["direction"] == "backward"
 
 
-def test_what_comes_next(tmp_path: Path) -> None:
-    subject = open_subject(make_rnnlm(tmp_path / "rnnlm"))
-    network, tokenizer = subject.recurrent, subject.opened.tokenizer
-    assert isinstance(network, RNNLM)
-    found = show_next_words(subject, Asked({"text": TEXT, "k": 3}))
-    ids = [tokenizer.cls_id, *tokenizer.encode_ids([TEXT])[0]]
-    with torch.no_grad():
-        expected = network.predict(network(torch.tensor(ids), (len(ids),))[0]).softmax(1)
-    same(found.arrays["forward"], expected.topk(3).values)
-    assert found.head["words"]["forward"][0][0] == tokenizer.token(int(expected[0].argmax()))
-    for place, (came, rank) in enumerate(zip(found.arrays["forward_came"], found.arrays["forward_rank"], strict=True)):
-        if place + 1 == len(ids):
-            assert (came, rank) == (-1, -1)
-        else:
-            row = expected[place]
-            assert came == pytest.approx(float(row[ids[place + 1]]), abs=1e-6)
-            assert rank == int((row > row[ids[place + 1]]).sum())
-    assert list(found.head["words"]) == ["forward"]
-    whole = show_next_words(subject, Asked({"text": TEXT, "k": 50}))
-    assert whole.arrays["forward"].shape[1] == 50 and (whole.arrays["forward"].sum(1) < 1 + 1e-5).all()
-
-
-def test_what_comes_next_and_came_before(tmp_path: Path) -> None:
-    subject = open_subject(make_elmo(tmp_path / "elmo", layers=2))
-    network, tokenizer = subject.recurrent, subject.opened.tokenizer
-    found = show_next_words(subject, Asked({"text": "the cat sat", "k": 4}))
-    ids = tokenizer.encode("the cat sat").ids
-    with torch.no_grad():
-        last = network(torch.tensor(ids), (len(ids),))[:, -1].chunk(2, dim=-1)
-        for hidden, direction in zip(last, ("forward", "backward"), strict=True):
-            expected = network.scores(hidden, hidden).softmax(1)
-            same(found.arrays[direction], expected.topk(4).values)
-    assert found.arrays["forward_rank"][-1] == -1 and found.arrays["backward_rank"][0] == -1
-    assert found.arrays["backward_rank"][1] >= 0
-    # what is spelled, and not in the vocabulary, has no probability
-    assert show_next_words(subject, Asked({"text": "the zebra"})).arrays["forward_rank"][1] == -1
-
-
 def test_what_is_refused(tmp_path: Path) -> None:
     subject = rnnlm(tmp_path / "rnnlm", "rnn")
     assert len(ask(subject, text="cat " * 255).head["tokens"]) == 256
@@ -193,9 +155,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert refused.value.code == "no_recurrence"
     with pytest.raises(RefusalError, match="a lookup, which has no recurrent layer"):
         show_states(reader(tmp_path / "lookup", "lookup", layers=0), Asked({"text": "cat"}))
-    with pytest.raises(RefusalError) as refused:
-        show_next_words(translator(tmp_path / "seq2seq", "seq2seq"), Asked({"text": "the cat"}))
-    assert refused.value.code == "no_next_words"
     with pytest.raises(RefusalError, match="the model reads 20 at most") as refused:
         show_states(translator(tmp_path / "short", "seq2seq"), Asked({"text": "the cat " * 30}))
     assert (refused.value.code, refused.value.about["most"]) == ("too_many_tokens", 20)

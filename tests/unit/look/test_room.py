@@ -25,13 +25,13 @@ def test_views_by_kind(tmp_path: Path) -> None:
     small().save(tmp_path / "small.vec")
     expected = {
         make_folder(tmp_path / "bert"): "attention fill meanings positions",
-        make_gpt(tmp_path / "gpt"): "attention meanings positions",
+        make_gpt(tmp_path / "gpt"): "attention next meanings positions",
         translator(tmp_path / "transformer", "transformer").path: "attention meanings positions translation",
         translator(tmp_path / "seq2seq", "seq2seq").path: "attention positions translation recurrence",
         translator(tmp_path / "fixed", "seq2seq", context="fixed").path: "positions translation recurrence",
-        make_elmo(tmp_path / "elmo"): "meanings positions recurrence",
-        make_rnnlm(tmp_path / "rnnlm"): "meanings positions recurrence",
-        make_nnlm(tmp_path / "nnlm"): "meanings positions vectors",
+        make_elmo(tmp_path / "elmo"): "next meanings positions recurrence",
+        make_rnnlm(tmp_path / "rnnlm"): "next meanings positions recurrence",
+        make_nnlm(tmp_path / "nnlm"): "next meanings positions vectors",
         make_vectors_folder(tmp_path / "word2vec"): "meanings positions vectors",
         tmp_path / "small.vec": "meanings positions vectors",
         reader(tmp_path / "lstm", "lstm").path: "meanings positions tasks recurrence",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.subject import VIEW_BY_ABILITY, VIEWS, Subject, open_subject
+from qkv.look.subject import DEMO_RUN, VIEW_BY_ABILITY, VIEWS, Subject, open_shipped, open_subject
 from qkv.look.wire import RefusalError
 from qkv.models.family import Facts
 from qkv.report.bilingual import Phrase
@@ -15,6 +15,7 @@ from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
 from tests.support.inside_folders import reader, translator
+from tests.support.whole_zoo import whole_zoo
 from tests.support.word_vectors import make_vectors_folder, small
 
 
@@ -71,7 +72,7 @@ def test_a_part_is_there_or_refused(subjects: dict[str, Subject], name: str, par
 
 
 def test_every_view_but_positions_shows_what_a_model_can_be_asked() -> None:
-    assert {*VIEW_BY_ABILITY.values(), "positions"} == set(VIEWS) and len(set(VIEWS)) == len(VIEWS) == 8
+    assert {*VIEW_BY_ABILITY.values(), "positions"} == set(VIEWS) and len(set(VIEWS)) == len(VIEWS) == 9
 
 
 def test_titles(tmp_path: Path, subjects: dict[str, Subject]) -> None:
@@ -121,3 +122,21 @@ def test_a_name_that_is_nothing(tmp_path: Path) -> None:
 def test_a_title_is_what_people_call_it(name: str, path: str, title: str) -> None:
     facts = Facts("bert", "bert", Path(path), Phrase("a BERT", "BERT"), "bert", (), {})
     assert Subject(name, facts).title == title
+
+
+def test_the_models_that_came_with_qkv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default first, then what writes; the run of the demonstration last, if it ran here and is whole."""
+    whole_zoo(tmp_path, monkeypatch)
+    found = [subject.title for subject in open_shipped()]
+    assert found == ["qkv-mini", "qkv-gpt", "qkv-words", "qkv-elmo", "qkv-en-zh", "finetune"]
+    shutil.rmtree(tmp_path / "zoo" / "qkv-gpt")  # a copy without it
+    (tmp_path / DEMO_RUN / "model" / "model.safetensors").unlink()
+    with pytest.warns(UserWarning, match="finetune is left out of the page.*model.safetensors"):
+        assert [subject.title for subject in open_shipped()] == ["qkv-mini", "qkv-words", "qkv-elmo", "qkv-en-zh"]
+    shutil.rmtree(tmp_path / "qkv-demo")
+    (tmp_path / "zoo" / "qkv-elmo" / "config.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="qkv-elmo.*is not the file that was shipped"):
+        open_shipped()
+    shutil.rmtree(tmp_path / "zoo")
+    with pytest.raises(InputError, match="comes without"):
+        open_shipped()

@@ -34,6 +34,14 @@ def test_every_count_is_on_the_map() -> None:
     assert "5 of 10 (50\u00a0%)" in text and "10 条中 5 条（50\u00a0%）" in text
 
 
+def test_a_small_map_is_not_blown_up() -> None:
+    """Two labels of one letter were drawn two and a half times as large, caption and all."""
+    for labels, large in ((("a", "b", "c"), False), (tuple("abcdefghijkl"), True)):
+        text = Confusion("t", confusion_of(len(labels)), labels)
+        assert ('class="large"' in text.html()) == large
+    assert "svg.large { min-width: 420px }" in text.style and "svg { min-width" not in text.style
+
+
 def test_no_confusion_and_too_many_labels() -> None:
     assert "Nothing was confused." in Confusion("t", np.diag([3, 4]), ("a", "b")).html()
     labels = tuple(f"{INTENTS[i % 10]}{i}" for i in range(MOST_LABELS + 1))

@@ -10,7 +10,15 @@ from qkv.cli.terminal import baseline_lines
 from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Span, TagExample, TextExample
 from qkv.tasks import baselines
 from qkv.tasks.answer import AnswerTask
-from qkv.tasks.baselines import BaselineScores, EntityBaseline, TextBaseline, fit_baselines, score_constant, terms
+from qkv.tasks.baselines import (
+    BaselineScores,
+    EntityBaseline,
+    OverlapBaseline,
+    TextBaseline,
+    fit_baselines,
+    score_constant,
+    terms,
+)
 from qkv.tasks.choice import ChoiceTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
 from qkv.tasks.table import AnyTask
@@ -189,6 +197,36 @@ def test_answers_are_compared_with_no_answer_where_it_is_allowed(no_answer: str,
         task, [], [AnswerExample("q", "the cat", ()), AnswerExample("q", "cat", (AnswerSpan(0, "cat"),))]
     )
     assert (found and found.value) == value
+
+
+def test_answers_are_compared_with_the_words_next_to_those_of_the_question() -> None:
+    """Without questions that have no answer there was no baseline at all."""
+    tower = "The park is old. The iron tower was built in 1889, by an engineer. It is high."
+    city = "北京的公园很多。铁塔建于1889年，由工程师设计。"
+    train = [
+        AnswerExample("When was the bridge built?", "The bridge was built in 1901.", (AnswerSpan(24, "1901"),)),
+        AnswerExample("Who built the house?", "The house was built by Anna.", (AnswerSpan(23, "Anna"),)),
+        AnswerExample("What is in the park?", "There is a lake in the park.", (AnswerSpan(11, "lake"),)),
+    ]
+    found = OverlapBaseline.fit(train)
+    assert found.length == 1 and found.passages == 3 and found.frequency["the"] == 3
+    asked = [AnswerExample("Which tower was built?", tower), AnswerExample("Where?", "?!"), AnswerExample("谁", "")]
+    assert [one.text for one in found.answer(asked)] == ["iron", "", ""], (
+        "next to tower, the rarest of the shared words"
+    )
+    two = replace(found, length=2)
+    (said,) = two.answer([AnswerExample("铁塔建于哪年？", city)])
+    assert said.text == "1889年", "the sentence with 铁塔 and 塔建, and what is next to them up to the comma"
+    whole = AnswerExample("the iron tower was built in by an engineer 1889", tower)
+    assert two.answer([whole])[0].text == "", "every word is the question's own"
+    task = AnswerTask(AnswerSettings(max_answer_tokens=3, no_answer="no", scorer="squad"))
+    (fitted,) = fit_baselines(task, train)
+    scores = BaselineScores(task, [fitted])
+    scores.add(train)
+    (scored,) = scores.result()
+    assert scored.key == "overlap" and 0 < scored.value < 1
+    (line,) = baseline_lines({"dev": [scored.to_dict()]}, "f1")[1:]
+    assert scored.name.zh in translate(line, "zh")
 
 
 def test_every_constant_answer_has_its_name_in_chinese() -> None:

@@ -4,16 +4,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokenizers import normalizers
 
 import qkv
 from qkv.cli.main import main
-from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
+from qkv.data.corpus.encode import how_it_cuts
 from qkv.errors import InputError
 from qkv.models.folders.hub import locate
-from qkv.text import unknown
+from qkv.text import folding
+from qkv.text.folding import FOLDS, add_folding, find_folds, fold_text, folds_before_bert
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.unknown import add_folding, fold_text
 from qkv.text.vocabulary import Kind
+from tests.support.folders import make_folder
 
 TEXTS = ["ＡＢＣ abc １２３ 123 好的，ok", "good😡😡 好🎉", "ok😡", "abc 好 good"] * 3
 
@@ -43,6 +45,8 @@ def test_transformers_reads_the_same(tmp_path: Path) -> None:
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "t")
     for text in [*TEXTS, "ＡＢＣ１２３good😡x", "這 個們ＡＢ"]:
         assert theirs(text)["input_ids"] == folded.encode(text).ids
+    pair = folded.encode("good", "ok")
+    assert theirs("good", "ok")["token_type_ids"] == pair.segments, "which a BERT needs"
 
 
 def test_simplified_characters_are_those_of_opencc() -> None:
@@ -65,21 +69,35 @@ def test_the_package_is_needed_to_write_a_folder_not_to_read_it(
     pytest.importorskip("opencc")
     Tokenizer.train(["這個"], min_frequency=1, vocabulary_size=20, fold=["simplified"]).save(tmp_path / "t")
     monkeypatch.setitem(sys.modules, "opencc", None)
-    unknown._simplified.cache_clear()
+    folding._simplified.cache_clear()
     found = Tokenizer.load(tmp_path / "t")
     assert found.unk_id not in found.encode_ids(["這個"])[0]
     assert main(["convert", "qkv-mini", str(tmp_path / "m"), "--fold", "simplified"]) == 2
     assert "pip install 'qkv[zh]'" in capsys.readouterr().err and not (tmp_path / "m").exists()
 
 
-def test_a_corpus_is_encoded_alike() -> None:
-    import numpy as np
+def test_foldings_are_recognised_and_never_twice() -> None:
+    backend = Tokenizer.load(locate("qkv-mini")).backend
+    fold = list(find_folds(backend))
+    for name in ("emoji", "width", "emoji", "width"):
+        add_folding(backend, [name])
+        fold = [one for one in FOLDS if one in (*fold, name)]
+        assert find_folds(backend) == folds_before_bert(backend) == tuple(fold)
+    state = backend.to_str()
+    assert state.count('"Precompiled"') == state.count('"Split"') == 1
+    backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.BertNormalizer()])
+    assert find_folds(backend) == ("width", "emoji") and folds_before_bert(backend) is None
 
-    folded = Tokenizer.train(TEXTS, "wordpiece", 80, min_frequency=1, fold=["width", "emoji"])
-    text = TEXTS[0]
-    found = CorpusEncoder(folded).encode(text, np.array([0]), np.array([len(text)]))
-    assert found.ids.tolist() == folded.encode_ids([text])[0]
-    assert how_it_cuts(folded) == "somehow"
+
+def test_simplified_is_recognised() -> None:
+    pytest.importorskip("opencc")
+    tokenizer = Tokenizer.train(["这个ab"], min_frequency=1, vocabulary_size=20, fold=["simplified"])
+    assert find_folds(tokenizer.backend) == ("simplified",) and tokenizer.lowercase
+    add_folding(tokenizer.backend, ["width", "simplified"])
+    assert find_folds(tokenizer.backend) == ("width", "simplified")
+    assert Tokenizer(tokenizer.backend, "wordpiece").lowercase
+    assert how_it_cuts(tokenizer) == "somehow"
+    assert tokenizer.encode("這Ａ").tokens == tokenizer.encode("这a").tokens
 
 
 def test_wrong_foldings() -> None:
@@ -112,12 +130,13 @@ def test_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_converted_model_reads_what_it_could_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", "qkv-mini", str(tmp_path / "mine"), "--fold", "width,emoji"]) == 0
-    before, after = qkv.load(), qkv.load(tmp_path / "mine")
-    texts = ["ＡＢＣ１２３", "good😡"]
-    assert before.embed(texts).n_unknown.tolist() == [1, 1]
-    assert after.embed(texts).n_unknown.tolist() == [0, 1]
-    assert after.tokenizer.encode(texts[1], special=False).tokens == ["good", "[UNK]"]
-    assert (after.embed("a plain text").vectors == before.embed("a plain text").vectors).all()
+    folder = make_folder(tmp_path / "old")
+    assert main(["convert", str(folder), str(tmp_path / "mine"), "--fold", "width,emoji"]) == 0
+    before, after = qkv.load(folder), qkv.load(tmp_path / "mine")
+    texts = ["ｃａｔ５Ｇ ｃａｔ", "cat😡"]
+    assert before.embed(texts).n_unknown.tolist() == [2, 1]
+    assert after.embed(texts).n_unknown.tolist() == [1, 1]
+    assert after.tokenizer.encode(texts[1], special=False).tokens == ["cat", "[UNK]"]
+    assert (after.embed("the cat").vectors == before.embed("the cat").vectors).all()
     assert main(["convert", "qkv-mini", str(tmp_path / "other"), "--fold", "widht"]) == 2
     assert "Did you mean 'width'" in capsys.readouterr().err

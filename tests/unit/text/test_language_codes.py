@@ -1,5 +1,7 @@
+import gzip
 import string
 from itertools import product
+from pathlib import Path
 
 import langcodes
 import pytest
@@ -13,6 +15,7 @@ from qkv.text.languages import (
     SLIPS,
     check_language,
     check_letters,
+    detect_language,
     is_language,
 )
 
@@ -82,3 +85,43 @@ def test_what_is_proposed_is_a_code() -> None:
 def test_codes_of_two_letters_are_those_of_the_registry() -> None:
     pairs = ["".join(letters) for letters in product(string.ascii_lowercase, repeat=2)]
     assert {code for code in pairs if langcodes.tag_is_valid(code)} == LANGUAGE_CODES
+
+
+@pytest.mark.parametrize(
+    ("code", "texts"),
+    [
+        ("zh", ["你好", "我爱 BERT", "東京大学", "他说：“OK！”"]),
+        (
+            "en",
+            ["Tom", "What does 你好 mean?", "We flew to Los Angeles.", "Vincent van Gogh", "Come home.", "Die Hard"],
+        ),
+        ("en", ["Angela Merkel met Emmanuel Macron in Paris.", "The Rio de Janeiro carnival", "Nobody likes war."]),
+        ("fr", ["Bonjour le monde", "Où est la gare ?", "Un homme en bleu avec son chien.", "Je ne sais pas"]),
+        ("de", ["Guten Morgen!", "Drei Leute sitzen in einer Höhle.", "Wo ist der Bahnhof?", "Ich liebe dich"]),
+        ("es", ["Dos hombres están jugando al fútbol en la playa.", "El perro come la manzana."]),
+        ("it", ["Il gatto dorme sul divano e non si muove."]),
+        ("pt", ["Quero um café, por favor, e não muito quente."]),
+        ("ja", ["こんにちは", "東京は日本の首都です", "ＯＫです"]),
+        ("ko", ["안녕하세요", "서울 is 서울입니다"]),
+        ("ru", ["Привет, мир"]),
+        ("", ["", "3 + 4 = 7", "😀!", "—"]),
+    ],
+)
+def test_the_language_of_a_text(code: str, texts: list[str]) -> None:
+    assert {text: detect_language(text) for text in texts} == dict.fromkeys(texts, code)
+
+
+def test_english_is_not_taken_for_another_language(shared_data: Path) -> None:
+    pairs = [
+        line.split("\t") for line in (shared_data / "tatoeba_en_zh" / "cmn.txt").read_text("utf-8-sig").splitlines()
+    ]
+    few = [pair for pair in pairs if len(pair) > 1][::140]
+    assert len(few) > 200
+    assert [(pair[0], pair[1]) for pair in few if list(map(detect_language, pair[:2])) != ["en", "zh"]] == []
+    for code, least in (("en", 1.0), ("fr", 0.99), ("de", 0.97)):
+        lines = (
+            gzip.decompress((shared_data / "multi30k" / f"test_2016_flickr.{code}.gz").read_bytes())
+            .decode()
+            .splitlines()
+        )
+        assert sum(detect_language(line) == code for line in lines[::5]) / len(lines[::5]) >= least, code

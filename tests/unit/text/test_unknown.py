@@ -98,7 +98,7 @@ def test_a_vocabulary_of_bytes_has_no_unknown_tokens() -> None:
 
 def test_long_texts_have_the_same_tokens_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     mini = Tokenizer.load(locate("qkv-mini"))
-    text = "The quick 他欠我100万，\nnaïve e\u0301 [MASK]😡 한국\u3000- " * 40 + "a" * 300 + " 好。"
+    text = "The quick 他欠我100万，\nnaïve e\u0301 ＡＢ１[MASK]😡x😡 한국\u3000- " * 40 + "a" * 300 + " 好。"
     pair = "second 句子 " * 3
     whole = mini.encode(text, pair), mini.encode_ids([text, pair]), mini.encode_batch([text, pair], special=False)
     for longest in (7, 50, 333):

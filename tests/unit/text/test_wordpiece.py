@@ -3,7 +3,7 @@
 import doctest
 import lzma
 import unicodedata
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qkv.text import wordpiece
+from qkv.text.folding import add_folding, fold_text
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import (
     SPECIAL,
@@ -72,11 +73,20 @@ def loaded(file: Path) -> tuple[Tokenizer, WordPiece]:
     return tokenizer, WordPiece(tokenizer.vocabulary, tokenizer.lowercase)
 
 
-@pytest.fixture(params=["uncased", "cased", "chinese"])
+@cache
+def folded(file: Path) -> tuple[Tokenizer, WordPiece]:
+    tokenizer = Tokenizer.load(file)
+    add_folding(tokenizer.backend, ["width", "emoji"])
+    return tokenizer, tokenizer.plain()
+
+
+@pytest.fixture(params=["uncased", "folded", "cased", "chinese"])
 def both(request: pytest.FixtureRequest, minilm: Path) -> tuple[Tokenizer, WordPiece]:
     """The two of them on a published vocabulary; MiniLM's is bert-base-uncased's, and always at hand."""
     if request.param == "uncased":
         return loaded(minilm / "vocab.txt")
+    if request.param == "folded":
+        return folded(minilm / "vocab.txt")
     data: Path = request.getfixturevalue("shared_data")
     return loaded(data / "vocab" / f"bert-base-{request.param}-vocab.txt")
 
@@ -110,6 +120,9 @@ def test_steps_show_the_way() -> None:
     assert steps["words"] == ["我", "ok", "[MASK]", "!"]
     assert steps["pieces"] == ["我", "ok", "[MASK]", "[UNK]"]
     assert reader.steps("")[-1] == ("pieces", [])
+    reader = WordPiece({"[UNK]": 0, "ok": 1}, lowercase=True, rewrite=partial(fold_text, fold=["width", "emoji"]))
+    assert reader.steps("ＯＫ😡")[:2] == [("text", ["ＯＫ😡"]), ("rewrite", ["OK 😡 "])]
+    assert reader.tokenize("ＯＫ😡") == ["ok", "[UNK]"]
 
 
 def test_a_vocabulary_without_special_tokens_still_reads() -> None:
@@ -138,7 +151,7 @@ def test_every_setting_on_nasty_strings(
         assert reader.tokenize(text) == tokenizer.encode(text, special=False).tokens
 
 
-@pytest.mark.parametrize("both", ["uncased", "cased"], indirect=True)
+@pytest.mark.parametrize("both", ["uncased", "folded", "cased"], indirect=True)
 def test_every_code_point(both: tuple[Tokenizer, WordPiece]) -> None:
     """Where the two libraries' Unicode tables differ, `wordpiece.NEWER` and its neighbours even it out; see there."""
     tokenizer, reader = both

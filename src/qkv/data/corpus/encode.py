@@ -4,12 +4,14 @@ BERT's tokenization is local: spaces separate words, every 汉字 and every punc
 word is tokenized independently of the others. So there are three kinds of characters:
 
     spaces    no token
-    singles   汉字 and punctuation marks: their ids are in a table by code point
+    singles   汉字, punctuation marks and, where the tokenizer splits them off, emoji: their ids are in a table by code
+              point
     others    everything else; a run of others is roughly a word, and words repeat: each is tokenized once and cached
 
 The work is done on whole arrays, and the tokenizer is called only for new words. Any character that may interact with
 its neighbours is an "other" and is tokenized together with them, which is always right. For a character-level tokenizer
-nearly all characters are singles. For other tokenizers (a foreign normalizer, added tokens inside a text) nothing is
+nearly all characters are singles. Full-width letters that a tokenizer folds are others, and are folded with their
+word. For other tokenizers (a foreign normalizer, `--fold simplified`, added tokens inside a text) nothing is
 assumed, and every sentence is tokenized. For a tokenizer of Chinese words, spaces are inserted between them first; then
 汉字 are others, and Chinese words are cached like any word.
 
@@ -31,7 +33,8 @@ import tokenizers
 from numpy.typing import NDArray
 
 from qkv.data.corpus.shards import ranges
-from qkv.text.backend import BYTE_PAIR
+from qkv.text.backend import BYTE_PAIR, find_normalizer
+from qkv.text.folding import EMOJI, find_folds, folds_before_bert
 from qkv.text.segmenter import Segmenter, word_starts
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE, WHITE, is_punctuation
@@ -160,6 +163,7 @@ class CorpusEncoder:
         self._segmenter = segmenter if self._chinese is None else None  # otherwise every token is a word
         self._backend = _reads_special_tokens_as_text(tokenizer.backend)
         self._cut = how_it_cuts(tokenizer)
+        self._splits_emoji = self._cut == "words" and "emoji" in find_folds(tokenizer.backend)
         prefix = tokenizer.backend.model.continuing_subword_prefix if tokenizer.kind == "wordpiece" else None
         self._continues = np.zeros(tokenizer.size, np.bool_)  # by id: whether the subword continues a word
         if prefix:
@@ -221,7 +225,7 @@ class CorpusEncoder:
         characters = [chr(code) for code in codes.tolist()]
         found = self._backend.encode_batch_fast(characters, add_special_tokens=False)
         for code, character, one in zip(codes.tolist(), characters, found, strict=True):
-            kind = _kind(character, self._cut)
+            kind = SINGLE if self._splits_emoji and EMOJI.match(character) else _kind(character, self._cut)
             if kind == HAN and self._chinese is not None:
                 kind = OTHER
             if kind >= SINGLE:
@@ -274,9 +278,11 @@ def how_it_cuts(tokenizer: Tokenizer) -> Cuts:
         settings = "dropout continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback".split()
         alone = state["pre_tokenizer"] is None and normalizer.get("type", "Lowercase") == "Lowercase"
         return "characters" if alone and not any(map(model.get, settings)) else "somehow"
-    bert = normalizer.get("type") == "BertNormalizer" and normalizer["clean_text"]
-    bert = bert and normalizer["handle_chinese_chars"] == (tokenizer.chinese is None)
-    return "words" if bert and (state["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer" else "somehow"
+    if folds_before_bert(tokenizer.backend) is None:
+        return "somehow"
+    bert = find_normalizer(normalizer, "BertNormalizer")
+    spaced = bert["handle_chinese_chars"] == (tokenizer.chinese is None)
+    return "words" if bert["clean_text"] and spaced else "somehow"
 
 
 def _reads_special_tokens_as_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

@@ -18,7 +18,7 @@ Shapes: E groups, T different texts, K negatives of all groups.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import isfinite
@@ -382,17 +382,22 @@ def hold_out_groups(file: GroupFile, share: float) -> tuple[GroupFile, GroupFile
     repeats_second = len({second for _, second in keys}) < len({first for first, _ in keys})
     held = [hash_to_unit(pair[repeats_second]) < share for pair in keys]
     known = {text for pair, out in zip(keys, held, strict=True) if out for text in pair}
-    train: list[TextGroup] = []
+    rest, chosen = (
+        tuple(group for group, out in zip(file.groups, held, strict=True) if out == wanted) for wanted in (False, True)
+    )
+    return drop_known(replace(file, groups=rest), known), replace(file, groups=chosen, faults=())
+
+
+def drop_known(file: GroupFile, known: Collection[str]) -> GroupFile:
+    """The file without the groups that have one of these texts, folded, of held-out rows."""
+    kept: list[TextGroup] = []
     faults = list(file.faults)
-    for group, out in zip(file.groups, held, strict=True):
-        if out:
-            continue
+    for group in file.groups:
         if any(fold_text(text) in known for text in group.every_text()):
             faults.append(Fault(group.place, "held out", "a text of it is in a held-out row", "dropped"))
         else:
-            train.append(group)
-    chosen = tuple(group for group, out in zip(file.groups, held, strict=True) if out)
-    return replace(file, groups=tuple(train), faults=tuple(faults)), replace(file, groups=chosen, faults=())
+            kept.append(group)
+    return replace(file, groups=tuple(kept), faults=tuple(faults))
 
 
 # Groups as numbers

@@ -16,6 +16,7 @@ from qkv.jobs.finetune.facts import Leak
 from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig
 from qkv.report.bilingual import Phrase
 from qkv.tasks.table import TASKS
+from qkv.text.messages import translate
 
 _SLIPS = 5  # possible misspellings reported
 _PARTS = ("train", "dev", "test")
@@ -71,7 +72,7 @@ def check_data_unchanged(data: DataChoice) -> None:
 def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> LabelledData:
     """Read training, development and test set, with all their faults."""
     train = read_part(config.data.train, config, tell, weighted=True)
-    notes = report_slips(train)
+    notes = [*report_slips(train), *report_conflicts(train)]
     if config.data.dev is not None:
         dev = read_part(config.data.dev, config, tell)
     else:
@@ -111,6 +112,29 @@ def report_slips(train: DataPart) -> list[Phrase]:
             )
         )
     return found
+
+
+def report_conflicts(train: DataPart) -> list[Phrase]:
+    """Report texts that are in the training file twice with different answers, as `qkv check` does."""
+    first: dict[tuple[str, ...], Any] = {}
+    found = [
+        (example, known)
+        for example in train.examples
+        if example.weight > 0
+        and (known := first.setdefault(example.identity(), example)).expected() != example.expected()
+    ]
+    if not found:
+        return []
+    (one, other), n, file = found[0], len(found), Path(train.source).name
+    texts = "1 text is" if n == 1 else f"{n:,} texts are"
+    return [
+        Phrase(
+            f"{texts} labelled otherwise than the same text further up in {file} (the first: {one.place.within}, as "
+            f"{other.place.within}). All are learned as they stand; `qkv check {file}` lists them.",
+            f"{file} 中有 {n:,} 条文本与前面的某条相同，标签却不同（第一处：{translate(one.place.within, 'zh')}，"
+            f"与{translate(other.place.within, 'zh')}相同）。都按原样学习；`qkv check {file}` 会逐条列出。",
+        )
+    ]
 
 
 def report_leaks(train: DataPart, other: DataPart, name: str) -> list[Leak]:

@@ -248,10 +248,19 @@ def explain_threshold(calibration: Mapping[str, Any]) -> Phrase | None:
     )
 
 
-# Calibration plots.
-
 ENOUGH = 50
 """Answers under which nothing can be said about probabilities."""
+
+
+def explain_few_answers(n: int) -> Phrase:
+    return Phrase(
+        f"Whether its probabilities can be believed is not to be seen from {n:,} answers.",
+        f"只有 {n:,} 个回答，看不出它给的概率是否可信。",
+    )
+
+
+# Calibration plots.
+
 ANSWERED = Phrase("answered by itself", "自动作答")
 
 

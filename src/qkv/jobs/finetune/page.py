@@ -4,6 +4,7 @@ The figures come as `FinetuneFacts`, the curves from log.jsonl of every seed. Wh
 """
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.jobs.finetune.facts import (
+    ENOUGH,
     CalibrationFacts,
     FinetuneFacts,
     Seeds,
@@ -18,9 +20,10 @@ from qkv.jobs.finetune.facts import (
     best_baseline,
     choose_best_seed,
     draw_reliability,
+    explain_few_answers,
     explain_threshold,
 )
-from qkv.jobs.finetune.remarks import finetune_remarks
+from qkv.jobs.finetune.remarks import finetune_remarks, remark_nothing_learned
 from qkv.jobs.finetune.tables import (
     DataUsed,
     ExamplesShown,
@@ -33,7 +36,7 @@ from qkv.jobs.finetune.tables import (
 from qkv.metrics.calibration import FEWEST_EXAMPLES
 from qkv.report.bilingual import SPACE, Phrase, Words, duration, parameter_count, percent
 from qkv.report.charts import Chart, Level, Series
-from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
+from qkv.report.page import Charts, Commands, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
 from qkv.report.plane import Axis, Dots, Line, Plane, Planes, Rule
 from qkv.report.run_log import RunLog, chart_learning_rate, number, read_run
 from qkv.report.tables import Confusion
@@ -116,6 +119,9 @@ def _trust(facts: CalibrationFacts) -> Iterator[Figure]:
         "Mean difference between predicted probability and accuracy, after calibration; lower is better.",
         "校准后，预测概率与实际准确率的平均差距；越低越好。",
     )
+    if facts.answers < ENOUGH:
+        yield Figure(Phrase("Calibration error", "校准误差"), "–", explain_few_answers(facts.answers))
+        return
     widest = max(0.1, 1.15 * facts.error_after, 1.15 * before if math.isfinite(before) else 0.0)
     gauge = Gauge(0, widest, facts.error_after, marks=marks)
     yield Figure(Phrase("Calibration error", "校准误差"), percent(facts.error_after), note, gauge)
@@ -258,12 +264,36 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
         yield Charts(Phrase("Training", "训练过程"), charts)
     yield from _narrow(facts)
     parts = [("train", facts.train), ("dev", facts.dev)] + ([("test", facts.test)] if facts.test is not None else [])
+    if math.isfinite(scored.values.get(facts.main, math.nan)) and remark_nothing_learned(facts) is None:
+        yield Commands(Phrase("Next steps", "下一步"), tuple(_next_steps(run, facts)))
     if any(part.examples or part.n_dropped for _, part in parts):
         yield DataUsed(Phrase("Data", "数据"), tuple(parts))
     if facts.notes:
         yield Notes(Phrase("Default choices", "自动选择的设置"), facts.notes)
     if config.strip():
         yield Settings(Phrase("Settings", "配置"), config)
+
+
+def _next_steps(run: Path, facts: FinetuneFacts) -> Iterator[tuple[str, Words]]:
+    """How the model is used, evaluated on other examples, and looked into."""
+    name, new = shlex.quote(run.resolve().name), shlex.quote(f"new{Path(facts.train.source).suffix or '.csv'}")
+    words = task_words(facts.task, facts.kind)
+    yield (
+        f"qkv predict {name} {'new.txt' if facts.task == 'tag' else new} --out answers.csv",
+        Phrase(
+            f"Answers for a file of new {words.many.en}, next to its own columns.",
+            f"给文件里新的{words.one.zh}作答，保留原有各列。",
+        ),
+    )
+    yield (
+        f"qkv evaluate {name} {new}",
+        Phrase(
+            "The score on other labelled examples, with its intervals and the baselines; --against RUN compares it "
+            "with another model.",
+            "在另一批标注样本上评分，附区间和基线；加 --against RUN 与另一个模型比较。",
+        ),
+    )
+    yield (f"qkv look {name}", Phrase("What happens inside, in the browser.", "在浏览器里看模型内部。"))
 
 
 def _narrow(facts: FinetuneFacts) -> Iterator[Section]:

@@ -20,6 +20,7 @@ from qkv.jobs.finetune.facts import (
     SeedFacts,
     Shown,
     best_baseline,
+    explain_few_answers,
     explain_selection,
     explain_threshold,
     measure_spread,
@@ -168,7 +169,7 @@ SURE = 0.9
 def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
     """Yield all remarks, failures first. Nothing is called good in a run that learned nothing or has leaks."""
     what, words, scored = find_metric(facts.main), task_words(facts.task, facts.kind), facts.scored
-    failure, baseline = remark_nothing_learned(facts), remark_baseline(facts)
+    failure, baseline = remark_nothing_learned(facts), remark_verdict(facts)
     found = (
         failure,
         *(Remark(WARNING if leak.share > LEAKED else NOTE, leak.text) for leak in facts.leaks),
@@ -293,6 +294,11 @@ _CHEAPER = {
         "a list of names is the cheaper choice here. More examples, another model or a lower learning rate may help.",
         "在这里查词典更省事。可以增加样本、换模型或降低学习率再试。",
     ),
+    "overlap": Phrase(
+        "it does not read the question better than a comparison of words. Give more examples, another model or a lower "
+        "learning rate.",
+        "它对问题的理解不胜过比对词语。请增加样本、换模型或降低学习率再试。",
+    ),
 }
 """By baseline: what follows where it is not beaten."""
 
@@ -324,6 +330,13 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
     advice = _CHEAPER[best.key]
     if value < best.value:
         sure_en, sure_zh = ("", "") if high < best.value else (" (within the interval)", "（在误差区间之内）")
+        steps = max((seed.steps for seed in facts.seeds), default=0)
+        if facts.strength is None and 0 < steps < _FEW_STEPS:
+            advice = Phrase(
+                f"{advice.en} It was trained for only {steps:,} step{'' if steps == 1 else 's'}: allow more (--epochs, "
+                "--minutes).",
+                f"{advice.zh}它只训练了 {steps:,} 步：可以多训练一些（--epochs、--minutes）。",
+            )
         return Remark(
             WARNING,
             Phrase(
@@ -350,6 +363,14 @@ def remark_baseline(facts: FinetuneFacts) -> Remark | None:
             f"{zh}，但 {of.zh}不足以说明它胜过基线的 {level}（{how.zh}），后者更省事。增加评估样本才能分出高下。",
         ),
     )
+
+
+def remark_verdict(facts: FinetuneFacts) -> Remark | None:
+    """`remark_baseline`, but nothing is called good where dev or test is partly in the training data."""
+    found = remark_baseline(facts)
+    if found is None or found.level != GOOD or not (facts.is_leaked("dev") or facts.is_leaked("test")):
+        return found
+    return replace(found, level=NOTE)
 
 
 def remark_left_out_baseline(facts: FinetuneFacts) -> Remark | None:
@@ -492,13 +513,7 @@ def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
     if facts is None or not total:
         return None
     if total < ENOUGH:
-        return Remark(
-            NOTE,
-            Phrase(
-                f"Whether its probabilities can be believed is not to be seen from {total:,} answers.",
-                f"只有 {total:,} 个回答，看不出它给的概率是否可信。",
-            ),
-        )
+        return Remark(NOTE, explain_few_answers(total))
     sure = sum(confidence * n for confidence, _, n in facts.before) / total
     right = sum(share * n for _, share, n in facts.before) / total
     before, after = percent(facts.error_before), percent(facts.error_after)

@@ -31,7 +31,7 @@ from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_exa
 from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
 from qkv.jobs.finetune.linear import HeadFit, fitted_strength
 from qkv.jobs.finetune.page import finetune_page
-from qkv.jobs.finetune.remarks import remark_baseline, remark_chosen_on_dev, remark_nothing_learned
+from qkv.jobs.finetune.remarks import remark_chosen_on_dev, remark_nothing_learned, remark_verdict
 from qkv.jobs.finetune.settings import FinetuneConfig, is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.training import (
     DevEvaluation,
@@ -324,7 +324,7 @@ def _number(value: float) -> float | None:
 
 def _result(facts: FinetuneFacts, best: int, usual_label: str) -> dict[str, Any]:
     values, failure = [seed.score for seed in facts.seeds], remark_nothing_learned(facts)
-    verdict, selection = remark_baseline(facts), remark_chosen_on_dev(facts)
+    verdict, selection = remark_verdict(facts), remark_chosen_on_dev(facts)
     return {
         "task": facts.task,
         "kind": facts.kind,

@@ -30,13 +30,13 @@ import { hash, restore, set, state, subscribe } from "look/state.js";
 import { aborted, ask, recorded, Refusal, room as asked } from "look/wire.js";
 import { add, kindName, refusalText, t } from "look/words.js";
 
-const VIEWS = ["attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence"];
+const VIEWS = ["attention", "fill", "next", "meanings", "positions", "translation", "vectors", "tasks", "recurrence"];
 const LACKS = {
-  attention: "no_attention", fill: "no_mask_head", meanings: "no_meanings", positions: "no_positions",
+  attention: "no_attention", fill: "no_mask_head", next: "no_next_words", meanings: "no_meanings", positions: "no_positions",
   translation: "no_translation", vectors: "no_vectors", tasks: "no_task", recurrence: "no_recurrence",
 };
 const ASKS = { // what a view's picture is made of; by this a saved page knows which examples it can show
-  attention: ["attention"], fill: ["fill", "next_sentence"], meanings: ["meanings"], positions: ["order"],
+  attention: ["attention"], fill: ["fill", "next_sentence"], next: ["next_words"], meanings: ["meanings"], positions: ["order"],
   translation: ["translate"], vectors: ["neighbours", "analogy"], tasks: ["task"], recurrence: ["states"],
 };
 const ASKED_ANEW = ["text", "pair", "model", "compare", "view"]; // what makes older questions idle
@@ -162,9 +162,13 @@ function lacking(id) {
   }
   const can = VIEWS.filter(view => has(view));
   return h("section", { class: "view lacking", data: { view: id, ready: "1" } }, note,
+    !others.length && h("p", { class: "note live" }, alive(id)),
     can.length && h("p", { class: "row" }, h("span", { class: "soft" }, t("can", { model: one.title })),
       can.map(view => press("chip", () => go(view), t("view." + view)))));
 }
+
+// What would make a view live that no subject has.
+const alive = id => [t("live." + id), room.subjects.length === 1 && t("live.all")].filter(Boolean).join(" ");
 
 async function opened(id) {
   const mine = (turn += 1);
@@ -251,7 +255,8 @@ function themed() {
 function closed(id) {
   const one = subject();
   if (one && !room.subjects.some(other => has(id, other))) {
-    return refusalText(new Refusal(LACKS[id], "", { model: one.title, kind: kindName(one) }));
+    const lacks = room.subjects.length === 1 ? refusalText(new Refusal(LACKS[id], "", { model: one.title, kind: kindName(one) })) : t("rail.nobody");
+    return `${lacks} ${alive(id)}`;
   }
   return one && recorded() && !anythingOf(id) ? t("rail.not_saved") : "";
 }
@@ -321,6 +326,7 @@ function mended(found) {
   if (!room.subjects[state.model]) state.model = 0;
   if (state.compare !== null && !room.subjects[state.compare]) state.compare = null;
   if (found.view === undefined) state.view = VIEWS.find(id => has(id)) ?? state.view;
+  else if (found.model === undefined && !has(state.view)) state.model = Math.max(0, room.subjects.findIndex(one => has(state.view, one)));
   given = Boolean(found.text);
   const first = room.examples?.attention?.find(one => one.lang === state.lang);
   if (!state.text) state.text = first?.set.text ?? "";

@@ -13,7 +13,7 @@ import { kindName, refusalText, t } from "look/words.js";
 const QUIET = 250; // milliseconds without a key after which a text is taken
 const THEMES = { system: "system", light: "sun", dark: "moon" }; // and their icons, in the order of the switch
 const KEYS = [
-  ["1 – 8", "key.views"], ["/", "key.text"], ["Ctrl + Enter", "key.now"], ["e", "key.examples"], ["l", "key.lang"],
+  ["1 – 9", "key.views"], ["/", "key.text"], ["Ctrl + Enter", "key.now"], ["e", "key.examples"], ["l", "key.lang"],
   ["d", "key.theme"], ["Esc", "key.escape"], ["?", "key.help"],
 ];
 
@@ -70,8 +70,9 @@ export function bar(shell) {
   }
 
   function chooser(label, value, options, heard) {
+    const option = ([key, text]) => h("option", { value: key, selected: String(key) === String(value) }, text);
     const list = h("select", { "aria-label": label, on: { change: event => heard(event.target.value) } },
-      options.map(([key, text]) => h("option", { value: key, selected: String(key) === String(value) }, text)));
+      options.map(one => (one.among ? h("optgroup", { label: one.label }, one.among.map(option)) : option(one))));
     return h("label", { class: "chooser" }, h("span", { class: "label" }, label), list, icon("down"));
   }
 
@@ -208,12 +209,14 @@ export function bar(shell) {
       wordsOf = shape;
       const named = one => [one.index, `${one.title}  ·  ${kindName(one)}`];
       const others = [["", t("compare.none")], ...subjects.filter(one => one.index !== model).map(named)];
+      const able = subjects.filter(one => shell.has(view, one)), unable = subjects.filter(one => !shell.has(view, one));
+      const grouped = [{ label: t("models.able"), among: able.map(named) }, { label: t("models.others"), among: unable.map(named) }];
       redrawn(choices,
-        chooser(t("model"), model, subjects.map(named), value => shell.choose(Number(value))),
+        chooser(t("model"), model, able.length && unable.length ? grouped : subjects.map(named), value => shell.choose(Number(value))),
         others.length > 1 && shell.current()?.module.compares && chooser(t("compare"), state.compare ?? "", others, value => {
           set({ compare: value === "" ? null : Number(value) });
         }),
-        subjects.length === 1 && h("span", { class: "facts" }, factsOf(subjects[0])),
+        (subjects.length === 1 || !shell.current()?.module.compares) && shell.subject() && h("span", { class: "facts" }, factsOf(shell.subject())),
         recorded() && h("span", { class: "badge", title: t("saved.note") }, t("saved.badge")));
       redrawn(tools, menu("examples", t("examples"), exampleList()), menu("share", t("share"), shareList()),
         tool(null, t("language.label"), langNext, { class: "tool lang", data: { tool: "language" } }),

@@ -14,7 +14,7 @@ import { state } from "look/state.js";
 const TABLE = {
   en: {
     "title": "qkv look", "rail": "Views", "skip": "Skip to the picture",
-    "view.attention": "Attention", "view.fill": "Fill the blank", "view.meanings": "Many meanings",
+    "view.attention": "Attention", "view.fill": "Fill the blank", "view.next": "Next word", "view.meanings": "Many meanings",
     "view.positions": "Positions", "view.translation": "Translation", "view.vectors": "Word vectors",
     "view.tasks": "Tasks", "view.recurrence": "Recurrence",
     "kind.bert": "BERT", "kind.gpt": "GPT", "kind.transformer": "Transformer for translation", "kind.seq2seq": "recurrent translator",
@@ -22,6 +22,16 @@ const TABLE = {
     "kind.reader": "text classifier", "kind.built": "{network} {task}", "network.lookup": "word-average", "network.textcnn": "TextCNN",
     "network.cnn": "CNN", "network.rnn": "RNN", "network.lstm": "LSTM", "network.gru": "GRU", "network.peephole": "peephole LSTM", "network.coupled": "coupled LSTM",
     "task.": "encoder", "task.classify": "classifier", "task.tag": "tagger", "task.answer": "for questions", "task.choice": "for choices",
+    "rail.nobody": "No model of this page shows this view.",
+    "live.attention": "BERT, GPT and translators attend: qkv look qkv-mini.",
+    "live.fill": "A BERT with its masked-word head fills blanks: qkv look qkv-mini.",
+    "live.next": "GPT, ELMo and recurrent language models predict the next word. To train one: qkv pretrain gpt --data SHARDS --out RUN, then qkv look RUN.",
+    "live.meanings": "Nearly every model gives vectors of words: qkv look qkv-mini.", "live.positions": "Every model shows positions.",
+    "live.translation": "To train a translator: qkv train translate --pairs FILE --out RUN, then qkv look RUN.",
+    "live.vectors": "Give word vectors: qkv look vectors.txt; or train them: qkv pretrain word2vec --data SHARDS --out RUN, then qkv look RUN.",
+    "live.tasks": "qkv demo fine-tunes a model in about two minutes; qkv look, in the same folder, then shows it here. Your own: qkv finetune TASK --train FILE --out RUN, then qkv look RUN.",
+    "live.recurrence": "ELMo, recurrent language models and recurrent translators recur. To train one: qkv pretrain rnnlm --data SHARDS --out RUN, then qkv look RUN.",
+    "live.all": "qkv look without a model opens all that came with qkv.",
     "rail.not_saved": "Nothing of this view was recorded in this saved page.",
     "model": "Model", "compare": "compare with", "compare.none": "—",
     "text": "Text", "text.hint": "Write a sentence", "pair": "Second text", "pair.hint": "A second sentence",
@@ -34,9 +44,9 @@ const TABLE = {
     "said.no_picture": "This view has no picture to export yet.", "said.not_copied": "The browser did not let us copy. The address bar has the link.",
     "keys": "Keys", "close": "Close", "missing": "This view is not part of this installation.",
     "busy": "Computing …", "saved.badge": "Saved page", "saved.note": "shows what was recorded when it was saved",
-    "use": "Show {model}", "can": "{model} can show", "kind": "kind", "menu": "Views",
+    "use": "Show {model}", "models.able": "show this view", "models.others": "show other views", "can": "{model} can show", "kind": "kind", "menu": "Views",
     "facts.layers": "{layers} layers × {heads} heads", "facts.only": "{layers} layers", "facts.parameters": "{millions} million parameters",
-    "key.views": "view 1 – 8", "key.text": "to the text", "key.now": "take the text at once", "key.lang": "中文 / English",
+    "key.views": "view 1 – 9", "key.text": "to the text", "key.now": "take the text at once", "key.lang": "中文 / English",
     "key.theme": "light, dark, system", "key.examples": "examples", "key.escape": "leave a field, close",
     "key.help": "these keys",
     "refusal.empty": "There is no text yet. Write something above.",
@@ -47,11 +57,12 @@ const TABLE = {
     "refusal.no_attention": "{model} has no attention. It is: {kind}.",
     "refusal.no_mask_head": "{model} cannot fill blanks: it has no masked-word head.",
     "refusal.no_next_sentence": "{model} was not trained to say whether one sentence follows another.",
+    "refusal.no_next_words": "{model} does not predict the next word. It is: {kind}.",
     "refusal.no_mask": "No word is hidden yet. Click one.",
     "refusal.no_translation": "{model} does not translate. It is: {kind}.",
     "refusal.no_vectors": "{model} has no vectors of its own for words. It is: {kind}.",
     "refusal.no_recurrence": "{model} is not recurrent. It is: {kind}.",
-    "refusal.no_task": "{model} has no task on it. Fine-tune it first: qkv finetune.",
+    "refusal.no_task": "{model} is not fine-tuned for a task.",
     "refusal.no_model": "{model} reads no text in this view.",
     "refusal.no_meanings": "{model} gives no vectors of words in a sentence.",
     "refusal.no_positions": "{model} has no positions of its own.",
@@ -68,13 +79,23 @@ const TABLE = {
   },
   zh: {
     "title": "qkv look", "rail": "视图", "skip": "跳到图示",
-    "view.attention": "注意力", "view.fill": "完形填空", "view.meanings": "一词多义", "view.positions": "位置编码",
+    "view.attention": "注意力", "view.fill": "完形填空", "view.next": "下一个词", "view.meanings": "一词多义", "view.positions": "位置编码",
     "view.translation": "翻译", "view.vectors": "词向量", "view.tasks": "下游任务", "view.recurrence": "循环网络",
     "kind.bert": "BERT", "kind.gpt": "GPT", "kind.transformer": "Transformer 翻译模型", "kind.seq2seq": "循环网络翻译模型",
     "kind.elmo": "ELMo", "kind.rnnlm": "循环网络语言模型", "kind.nnlm": "神经网络 n 元语言模型", "kind.table": "词向量",
     "kind.reader": "文本分类模型", "kind.built": "{network} {task}", "network.lookup": "词向量平均", "network.textcnn": "TextCNN",
     "network.cnn": "CNN", "network.rnn": "RNN", "network.lstm": "LSTM", "network.gru": "GRU", "network.peephole": "窥孔 LSTM", "network.coupled": "耦合门 LSTM",
     "task.": "编码器", "task.classify": "分类器", "task.tag": "序列标注器", "task.answer": "阅读理解模型", "task.choice": "选择题模型",
+    "rail.nobody": "这个页面上没有模型能看这个视图。",
+    "live.attention": "BERT、GPT 和翻译模型有注意力：qkv look qkv-mini。",
+    "live.fill": "带掩码词输出层的 BERT 能填空：qkv look qkv-mini。",
+    "live.next": "GPT、ELMo 和循环网络语言模型会预测下一个词。可以自己训练一个：qkv pretrain gpt --data SHARDS --out RUN，然后 qkv look RUN。",
+    "live.meanings": "几乎所有模型都能给出词的向量：qkv look qkv-mini。", "live.positions": "所有模型都能看位置编码。",
+    "live.translation": "可以自己训练一个翻译模型：qkv train translate --pairs FILE --out RUN，然后 qkv look RUN。",
+    "live.vectors": "给出词向量文件：qkv look vectors.txt；或者自己训练：qkv pretrain word2vec --data SHARDS --out RUN，然后 qkv look RUN。",
+    "live.tasks": "运行 qkv demo，两分钟左右就微调好一个模型，之后在同一个文件夹里运行 qkv look 就能在这里看到。也可以用自己的数据：qkv finetune TASK --train FILE --out RUN，然后 qkv look RUN。",
+    "live.recurrence": "ELMo、循环网络语言模型和循环网络翻译模型有循环层。可以自己训练一个：qkv pretrain rnnlm --data SHARDS --out RUN，然后 qkv look RUN。",
+    "live.all": "不写模型的 qkv look 会打开随 qkv 安装的全部模型。",
     "rail.not_saved": "这个离线网页没有记录这个视图的内容。",
     "model": "模型", "compare": "对比", "compare.none": "—",
     "text": "文本", "text.hint": "写一句话", "pair": "第二句", "pair.hint": "再写一句",
@@ -87,9 +108,9 @@ const TABLE = {
     "said.no_picture": "这个视图暂时没有可导出的图。", "said.not_copied": "浏览器不允许复制，链接就在地址栏里。",
     "keys": "快捷键", "close": "关闭", "missing": "当前安装里没有这个视图。",
     "busy": "计算中……", "saved.badge": "离线网页", "saved.note": "只能查看保存时记录的内容",
-    "use": "改看 {model}", "can": "{model} 可以看", "kind": "类型", "menu": "视图",
+    "use": "改看 {model}", "models.able": "能看这个视图", "models.others": "能看别的视图", "can": "{model} 可以看", "kind": "类型", "menu": "视图",
     "facts.layers": "{layers} 层 × {heads} 头", "facts.only": "{layers} 层", "facts.parameters": "{wan} 万参数",
-    "key.views": "切换视图 1 – 8", "key.text": "跳到文本框", "key.now": "立即使用当前文本", "key.lang": "中文 / English",
+    "key.views": "切换视图 1 – 9", "key.text": "跳到文本框", "key.now": "立即使用当前文本", "key.lang": "中文 / English",
     "key.theme": "浅色、深色、跟随系统", "key.examples": "例子", "key.escape": "离开输入框、关闭",
     "key.help": "显示快捷键",
     "refusal.empty": "还没有文本，请在上面写点什么。",
@@ -100,11 +121,12 @@ const TABLE = {
     "refusal.no_attention": "{model} 没有注意力机制（类型：{kind}）。",
     "refusal.no_mask_head": "{model} 不能填空：它没有预测被遮住的词的输出层。",
     "refusal.no_next_sentence": "{model} 没有学过判断两句话是否相连。",
+    "refusal.no_next_words": "{model} 不预测下一个词（类型：{kind}）。",
     "refusal.no_mask": "还没有遮住任何词，点一个试试。",
     "refusal.no_translation": "{model} 不会翻译（类型：{kind}）。",
     "refusal.no_vectors": "{model} 里没有每个词固定的词向量（类型：{kind}）。",
     "refusal.no_recurrence": "{model} 不是循环网络（类型：{kind}）。",
-    "refusal.no_task": "{model} 还没有微调过任何任务，请先运行 qkv finetune。",
+    "refusal.no_task": "{model} 还没有微调过任何任务。",
     "refusal.no_model": "{model} 不能在这个视图里读文本。",
     "refusal.no_meanings": "{model} 给不出句子里各个词的向量。",
     "refusal.no_positions": "{model} 没有自己的位置编码。",
@@ -145,10 +167,12 @@ export function refusalText(refusal, id = "") {
 }
 
 // Of a subject as the room tells of it; of its kind alone where that is all that is known.
-export function kindName({ kind, task, facts }) {
-  const network = "network." + facts?.reader;
+export function kindName({ kind, task, facts, heads }) {
+  const network = "network." + facts?.reader, plain = has("kind." + kind) ? t("kind." + kind) : kind;
   if (kind === "reader" && has(network)) return t("kind.built", { network: t(network), task: t("task." + (task ?? "")) });
-  return has("kind." + kind) ? t("kind." + kind) : kind;
+  if (heads && (task || kind === "bert" && !heads.length)) return t("kind.built", { network: plain, task: t("task." + (task ?? "")) });
+  const { source_language: from, target_language: to } = facts ?? {};
+  return from && to ? `${plain}, ${from} → ${to}` : plain;
 }
 
 export function number(value, digits = 0) {

@@ -19,6 +19,7 @@ from qkv.files import to_json
 from qkv.models.bert.likes import BERT_NAMES as BERT_NAMES
 from qkv.models.bert.likes import WEIGHT_AND_BIAS, BertLike
 from qkv.models.bert.network import BertConfig, BertWithHeads
+from qkv.models.bert.new_tokens import add_tokens
 from qkv.models.bert.plan import LABELLED, OWN_HEAD, FolderPlan, make_plan, sizes_of_bert
 from qkv.models.encoder import SkipInit, WithHeads
 from qkv.models.family import (
@@ -30,6 +31,7 @@ from qkv.models.family import (
     SHOWS_LAYERS,
     TAKES_HEAD,
     Ability,
+    AddedTokens,
     Encodes,
     Facts,
     Fills,
@@ -223,12 +225,8 @@ def save_like(
     parameters = sum(tensor.numel() for tensor in tensors.values())
     made_of = (config, architecture, labels, parameters, pooling, own_head, record or {})
     extra.setdefault(CARD, make_card(like, target.resolve().name, *made_of))
-    ours_alone: dict[str, Any] = {
-        "format": FOLDER_FORMAT,
-        "qkv": own_version(),
-        "pooling": pooling,
-        "normalize": normalize,
-    }
+    ours_alone: dict[str, Any] = {"format": FOLDER_FORMAT, "qkv": own_version()}
+    ours_alone |= {"pooling": pooling, "normalize": normalize}
     if foreign_pooling is not None:
         ours_alone["foreign_pooling"] = foreign_pooling
     if own_head is not None:
@@ -356,6 +354,11 @@ def open_bert(plan: FolderPlan, facts: Facts, loading: Loading) -> Opened:
             files=read_licences(folder.path),
         )
 
+    def extend(file: Path) -> AddedTokens:
+        added = add_tokens(network, folder.tokenizer, file)
+        folder.tokenizer = added.tokenizer
+        return added
+
     parts: dict[Ability[Any], Callable[[], Any]] = {
         HAS_TASK: lambda: HasTask(network, facts.heads),
         FILLS: lambda: Fills(network, folder.tokenizer.mask_id),
@@ -378,4 +381,5 @@ def open_bert(plan: FolderPlan, facts: Facts, loading: Loading) -> Opened:
         folder.notes,
         {one: parts[one] for one in facts.abilities},
         folder.save,
+        extend,
     )

@@ -1,28 +1,130 @@
 """From the name of a model to its folder: a model shipped with the package, a path, or the Hugging Face hub.
 
-A shipped model is a Hugging Face folder with its card, licence, recipe and log, and SHA256SUMS over all of them (as
-`sha256sum --check` reads it), which is checked first. Its name always means the shipped model, even if the current
-folder has an entry of that name (./NAME is that one): verbs use it as default, so it must mean the same everywhere. All
-other names are paths, except those that begin with `hf:`. Only for these is the hub's library imported; nothing else in
-qkv uses the network.
+The zoo is the table of the models that are shipped, with what each is the default for. Such a model is a folder with
+its card, licence, recipe and log, and SHA256SUMS over all of them (as `sha256sum --check` reads it), which is checked
+first. Its name always means the shipped model, even if the current folder has an entry of that name (./NAME is that
+one): verbs use it as default, so it must mean the same everywhere. All other names are paths, except those that begin
+with `hf:`. Only for these is the hub's library imported; nothing else in qkv uses the network.
 """
 
 import hashlib
 import os
 import re
 import warnings
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.files import sha256_of, write_text
 
+
+class ZooModel(NamedTuple):
+    about: str
+    reads: tuple[str, ...]  # languages
+    default_for: tuple[str, ...]  # names of abilities (models/family.py)
+    instead: str  # what to do in a copy without it
+    writes: str = ""  # of what translates: the target language
+
+
+_SMALL = "`qkv demo --weights` prints the folder of a small one."
+_PAIRS = "Or train one: qkv train translate --pairs FILE --out RUN."
+
+ZOO: dict[str, ZooModel] = {
+    "qkv-words": ZooModel(
+        "word2vec", ("zh", "en"), ("looks_up",), "Or train one: qkv pretrain word2vec --data SHARDS --out RUN."
+    ),
+    "qkv-elmo": ZooModel("ELMo", ("zh", "en"), ("recurs",), "Or train one: qkv pretrain elmo --data SHARDS --out RUN."),
+    "qkv-gpt": ZooModel("GPT", ("zh", "en"), ("writes",), "Or train one: qkv pretrain gpt --data SHARDS --out RUN."),
+    "qkv-sentences": ZooModel("a BERT for comparing sentences", ("zh", "en"), ("encodes",), _SMALL),
+    "qkv-mini": ZooModel(
+        "BERT",
+        ("zh", "en"),
+        ("fills", "judges_pairs", "attends", "takes_head", "shows_layers", "encodes"),
+        _SMALL,
+    ),
+    "qkv-en-zh": ZooModel("Transformer", ("en",), ("translates",), _PAIRS, "zh"),
+    "qkv-zh-en": ZooModel("Transformer", ("zh",), ("translates",), _PAIRS, "en"),
+    "qkv-en-zh-rnn": ZooModel("recurrent encoder-decoder with attention", ("en",), ("translates",), _PAIRS, "zh"),
+}
+"""The models of the package. For each ability the first that is in this copy is the default."""
+MODELS = tuple(ZOO)
 DEFAULT_MODEL = "qkv-mini"
-"""What every verb and `qkv.load` take when no model is named."""
-MODELS = (DEFAULT_MODEL,)
+"""What `qkv.load` and most verbs take when no model is named; others ask `default_model`."""
 FOLDER = Path(__file__).resolve().parents[2] / "zoo"
 SUMS = "SHA256SUMS"
 
 INSTEAD = "Install qkv again. Verbs with --model, and qkv.load(folder), can do without it."
+
+
+def shipped_models() -> list[str]:
+    """The names of the zoo whose folders are in this copy of qkv."""
+    return [name for name in ZOO if (FOLDER / name).is_dir()]
+
+
+def default_model(need: str, source: str = "", target: str = "") -> str:
+    """The model for an ability, by its name; to translate, also from a language and to one ("": any).
+
+    One that is not in this copy is given only if no other has the ability: `locate` then says so.
+
+    >>> default_model("fills"), default_model("translates", "zh", "en")
+    ('qkv-mini', 'qkv-zh-en')
+    """
+    from qkv.text.languages import base_of  # with numpy, which help does not need
+
+    source, target = base_of(source), base_of(target)
+    able = [
+        name
+        for name, one in ZOO.items()
+        if need in one.default_for and (not source or source in one.reads) and (not target or target == one.writes)
+    ]
+    if not able:
+        known = dict.fromkeys(f"{one.reads[0]} → {one.writes}" for one in ZOO.values() if need in one.default_for)
+        raise InputError(
+            f"No model of qkv translates {source or '…'} → {target or '…'}. There is {', '.join(known)}; for "
+            "others give a model: --model RUN or --model hf:owner/name."
+        )
+    return next((name for name in able if (FOLDER / name).is_dir()), able[0])
+
+
+def zoo_name(path: Path) -> str | None:
+    """The name of the zoo that a folder has; None if it is another folder.
+
+    >>> zoo_name(FOLDER / "qkv-mini"), zoo_name(Path("qkv-mini"))
+    ('qkv-mini', None)
+    """
+    return path.name if path.name in ZOO and path.parent == FOLDER else None
+
+
+def known_languages(path: Path) -> str:
+    """The languages of a model of the zoo, for messages; "" for other folders.
+
+    >>> known_languages(FOLDER / "qkv-mini")
+    'Chinese and English'
+    """
+    from qkv.text.languages import language_name
+
+    name = zoo_name(path)
+    return "" if name is None else " and ".join(map(language_name, ZOO[name].reads))
+
+
+def check_language_of(path: Path, text: str, place: str, trusted: str = "") -> None:
+    """Refuse a text in a language that this model of the zoo does not read; other models take any text.
+
+    `trusted` is the language that the user says it is in: it is believed as far as the letters agree.
+    """
+    from qkv.text.languages import detect_language, in_latin, language_name
+
+    name = zoo_name(path)
+    if name is None or not (found := detect_language(text)):
+        return
+    if found not in ZOO[name].reads and not (in_latin(found) and in_latin(trusted) and trusted in ZOO[name].reads):
+        shown = text if len(text) <= 40 else text[:39] + "…"
+        way = " If it is English, add --from en." if ZOO[name].writes and in_latin(found) else ""
+        raise InputError(
+            f"{place} ({shown!r}) looks like {language_name(found)}, and {name} reads {known_languages(path)} "
+            f"alone.{way}"
+        )
 
 
 def find_shipped(name: str) -> Path:
@@ -31,7 +133,7 @@ def find_shipped(name: str) -> Path:
     if not folder.is_dir():
         raise InputError(
             f"No model was given, or {name}, which this copy of qkv comes without. Give one with --model FOLDER "
-            "(qkv.load(folder) in Python); `qkv demo --weights` prints the folder of a small one."
+            f"(qkv.load(folder) in Python). {ZOO[name].instead}"
         )
     if not (folder / SUMS).is_file():
         raise InputError(f"The model {name} should have come with qkv, but {folder / SUMS} is not there. {INSTEAD}")
@@ -40,12 +142,19 @@ def find_shipped(name: str) -> Path:
         if not path.is_file():
             raise InputError(f"The model {name} is not whole: {path} is missing. {INSTEAD}")
         with reading(path):
-            found = sha256_of(path)
+            state = path.stat()
+            found = _sha256_of(path, state.st_size, state.st_mtime_ns)
         if found != expected:
             raise InputError(
                 f"{path} is not the file that was shipped: its SHA-256 is {found[:9]}…, not {expected[:9]}…. {INSTEAD}"
             )
     return folder
+
+
+@lru_cache(maxsize=1000)
+def _sha256_of(path: Path, size: int, changed: int) -> str:
+    """Once for each state of a file: several parts of a program may ask for the same model."""
+    return sha256_of(path)
 
 
 def seal(folder: Path) -> None:
@@ -111,7 +220,8 @@ def locate(name: str | Path) -> Path:
         return _download(text)
     if not text.strip():
         raise InputError(
-            f"The name of the model is empty. Give a folder, {' or '.join(MODELS)}, or hf:owner/name of the hub."
+            f"The name of the model is empty. Give {', '.join(['a folder', *shipped_models()])}, or hf:owner/name of "
+            "the hub."
         )
     path = Path(os.path.expanduser(text))
     try:
@@ -120,7 +230,7 @@ def locate(name: str | Path) -> Path:
             return _model_of(path.absolute() if str(path) in MODELS else path)
         if path.exists():
             raise InputError(f"{path} is a file. Give the folder with config.json, the weights and the tokenizer.")
-        hint = _nearest(path)
+        hint = nearest_folder(path)
     except OSError as error:  # a name too long for any file: a text, perhaps, where a folder belongs
         raise InputError(f"'{text[:40]}…' is not a folder: {error.strerror}.") from None
     if HUB_NAME.fullmatch(text):
@@ -143,14 +253,14 @@ def _model_of(path: Path) -> Path:
     return path / "model"
 
 
-def _nearest(path: Path) -> str:
+def nearest_folder(path: Path) -> str:
     """A hint about the first part of a path that does not exist."""
     while not path.parent.exists():
         path = path.parent
     if not path.parent.is_dir():
         return ""
     near = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
-    return did_you_mean(path.name, near if len(path.parts) > 1 else [*near, *MODELS])
+    return did_you_mean(path.name, near if len(path.parts) > 1 else [*near, *shipped_models()])
 
 
 def _download(text: str) -> Path:
@@ -205,9 +315,9 @@ def locate_vectors(name: str | os.PathLike[str]) -> Path:
     """The file or folder of a name: a path, a shipped model or hf:owner/name."""
     text = os.fspath(name)
     path = Path(os.path.expanduser(text))
-    if path.is_file() and text not in MODELS:
+    if path.is_file() and name not in MODELS:
         return path
-    if not (text.startswith(HUB) or text in MODELS or path.exists()):
+    if not (text.startswith(HUB) or name in MODELS or path.exists()):
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(f"There is no file or folder {path}.{did_you_mean(path.name, near)}")
-    return locate(text)
+    return locate(name if isinstance(name, str) else Path(name))

@@ -15,10 +15,10 @@ Not here: networks, and folders of transformers' models (models/bert/folder.py, 
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from functools import cached_property, partial
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +26,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
 from qkv.models.folders.fields import MODULES
-from qkv.models.folders.weights import StoredTensor, check_sizes, open_weights, read_header
+from qkv.models.folders.weights import (
+    StorageError,
+    StoredTensor,
+    check_sizes,
+    encode_tensors,
+    join_scales,
+    name_dtype,
+    open_weights,
+    read_header,
+)
 from qkv.text.messages import translate
 from qkv.text.tokenizer import FILES, Tokenizer
 from qkv.text.tokenizer import vocabulary_line as vocabulary_line
@@ -261,21 +270,42 @@ OWN_TYPES: dict[str, _OwnType] = {
 """Every `model_type` that a folder of ours may have."""
 
 
-@dataclass(frozen=True)
-class OwnFolder:
+OWN_FORMATS = (*OWN_TYPES, "qkv-transformer", "qkv-seq2seq")
+"""Every `model_type` that only qkv reads, so that its weights may be in 8 bits."""
+
+
+class LazyTensors(Mapping[str, "Tensor"]):
+    """The tensors of a file: private views of it, and from 8 bits copies in float32, made when they are used."""
+
+    def __init__(self, stored: Mapping[str, StoredTensor]) -> None:
+        self._stored = stored
+        self._read: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> "Tensor":
+        if name not in self._read:
+            self._read[name] = self._stored[name].mapped()
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stored
+
+
+class OwnFolder(NamedTuple):
     """What a folder holds."""
 
     path: Path
     model_type: str
     config: dict[str, Any]
     stored: Mapping[str, StoredTensor]
+    tensors: Mapping[str, "Tensor"]  # the same, to be read
     tokenizer: Tokenizer
     record: dict[str, Any]
-
-    @cached_property
-    def tensors(self) -> dict[str, "Tensor"]:
-        """The weights, each a private view of the file."""
-        return {name: tensor.mapped() for name, tensor in self.stored.items()}
 
 
 def save_folder(
@@ -330,14 +360,34 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
         record = read_record(folder)
         if not (folder / WEIGHTS).is_file():
             raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
-        stored = read_header(folder / WEIGHTS)
+        stored = join_scales(read_header(folder / WEIGHTS))
         check_sizes(config, stored, folder / CONFIG)
         tokenizer = Tokenizer.load(folder)
         if "vocabulary_size" in config:
             if not isinstance(rows := config["vocabulary_size"], int):
                 raise InputError(f"{folder / CONFIG}: vocabulary_size is {rows!r}, where a number belongs.")
             check_vocabulary(tokenizer, rows, str(folder))
-    return OwnFolder(folder, model_type, config, stored, tokenizer, record)
+    return OwnFolder(folder, model_type, config, stored, LazyTensors(stored), tokenizer, record)
+
+
+def rewrite_folder(source: Path, target: Path, dtype: str) -> StorageError:
+    """Write a folder again with its weights as another type, atomically; return the error that this adds. int8 is for
+    OWN_FORMATS alone. Files that are no part of a model, such as the log of a model of the zoo, are left out."""
+    with reading(source):
+        weights = open_weights(source)
+        files = {
+            file.relative_to(source).as_posix(): file.read_bytes()
+            for file in sorted(source.rglob("*"))
+            if file.is_file()
+            and file not in (*weights.files, weights.source)
+            and any(fnmatch(file.name, one) for one in _MODEL_FILES)
+        }
+        config = read_object(source / CONFIG)
+        if named := [name for name in ("dtype", "torch_dtype") if name in config]:  # of a folder of transformers
+            files[CONFIG] = to_json(config | dict.fromkeys(named, dtype)).encode()
+        tensors, error = encode_tensors(join_scales(weights.tensors), dtype)
+    write_folder(target, files, tensors, below=[name.partition("/")[0] for name in files if "/" in name])
+    return error
 
 
 def describe_folder(found: OwnFolder) -> dict[str, Any]:
@@ -349,7 +399,7 @@ def describe_folder(found: OwnFolder) -> dict[str, Any]:
         "config": found.config,
         "parameters": sum(math.prod(tensor.shape) for tensor in found.stored.values()),
         "tensors": {name: list(tensor.shape) for name, tensor in found.stored.items()},
-        "dtype": " and ".join(sorted({tensor.dtype for tensor in found.stored.values()})),
+        "dtype": name_dtype(found.stored),
         "files": {file.name: file.stat().st_size for file in sorted(found.path.iterdir()) if file.is_file()},
         "vocabulary": {
             "size": found.tokenizer.size,
@@ -409,6 +459,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "width": ("hidden_size", "n_embd", "d_model", "width", "embedding_width"),
     "vocabulary": ("vocab_size", "vocabulary_size"),
     "positions": ("max_position_embeddings", "n_positions", "max_length"),
+    "context": ("context",),
 }
 """By fact, what config.json calls it; the first that is there and a number."""
 
@@ -420,7 +471,7 @@ def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
         return {"bytes": path.stat().st_size}
     facts: dict[str, int | str] = {}
     config = read_object(path / CONFIG)
-    shapes = [tensor.shape for tensor in open_weights(path, shapes_only=True).tensors.values()]
+    shapes = [tensor.shape for tensor in join_scales(open_weights(path, shapes_only=True).tensors).values()]
     for fact, names in FACTS.items():
         numbers = [config[name] for name in names if isinstance(config.get(name), int)]
         if numbers and not (fact == "positions" and kind in ("seq2seq", "reader")):
@@ -446,6 +497,12 @@ _VERBS = {
 """The verbs that take a folder of ours, by its model_type."""
 
 
+def weights_line(facts: Mapping[str, Any]) -> str:
+    """The size of the weights and how they are stored, for `qkv info`."""
+    size, dtype = f"{facts['weight_bytes'] / 1e6:,.1f} MB", facts["dtype"]
+    return f"{size}, 8 bits" if dtype == "int8" else f"{size}, {dtype}"
+
+
 def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     vocabulary, words = vocabulary_line(facts["vocabulary"]), facts["record"].get("words")
     return [
@@ -457,7 +514,7 @@ def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         ("features", _features(facts["config"].get("features"), facts["record"].get("mix"))),
         ("parameters", f"{facts['parameters']:,}"),
-        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("weights", weights_line(facts)),
         ("vocabulary", vocabulary + ("" if words is None else f"; {words:,} words have a vector")),
         ("licence", facts["licence"] or ""),
         ("for", "; ".join(verb.format(facts["path"]) for verb in _VERBS.get(facts["model_type"], ()))),

@@ -4,6 +4,10 @@ A tensor is handed out as a view of the file mapped into memory (private: traini
 it is), or read into a tensor of the caller's. Reading does not go through the mapping, so that bytes which end up in
 other memory, such as a fused qkv or a converted half-precision weight, are not resident twice.
 
+Folders that only qkv reads may have their matrices in 8 bits (`join_scales`): X is int8, and X.scale, float32, has a
+number for each of its rows, the first dimension. A row is X[i] · scale[i], where the scale is its largest absolute
+value / 127. Vectors (biases, norms) are float16 there.
+
 The header of a safetensors file is parsed here, not by the safetensors package, for its byte offsets (that is what
 reading past the mapping needs) and for messages that say what is wrong with which file. The format: eight bytes with
 the header's length, little-endian; a JSON header of {name: {dtype, shape, data_offsets}}; then the data.
@@ -17,7 +21,7 @@ import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from qkv.errors import InputError, listed
 from qkv.files import read_object
@@ -58,7 +62,9 @@ class StoredTensor(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> str: ...  # as torch calls it: float32
+    def dtype(self) -> str:
+        """As it is stored, by torch's name; int8 is read as float32."""
+
     def mapped(self) -> "Tensor":
         """A view of the file, or a copy where the file's layout allows no view. Refuses NaN and infinite weights."""
 
@@ -313,6 +319,127 @@ def are_equal(one: StoredTensor, other: StoredTensor) -> bool:
     return True
 
 
+# 8 bits, a scale per row
+
+SCALE = ".scale"
+_LARGEST = 127
+
+
+@dataclass(frozen=True)
+class ScaledTensor:
+    """A tensor in 8 bits. Reading it gives float32, or the dtype of the destination."""
+
+    name: str
+    codes: StoredTensor
+    scale: StoredTensor
+
+    @property
+    def file(self) -> Path:
+        return self.codes.file
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.codes.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.codes.dtype
+
+    def mapped(self) -> "Tensor":
+        scale = self.scale.mapped().float()
+        if not (scale >= 0).all():
+            raise InputError(f"{self.file}: {self.name}{SCALE} has numbers that are negative. {_DAMAGED}")
+        return self.codes.mapped().float().mul_(scale.view(-1, *[1] * (len(self.shape) - 1)))
+
+    def read_into(self, destination: "Tensor") -> None:
+        destination.view(self.shape).copy_(self.mapped())
+
+
+def join_scales(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """The tensors of a file without the scales, which are part of the tensors in 8 bits."""
+    found: dict[str, StoredTensor] = {}
+    for name, tensor in tensors.items():
+        base = name.removesuffix(SCALE)
+        if base != name and base in tensors and tensors[base].dtype == "int8":
+            continue
+        if tensor.dtype != "int8":
+            found[name] = tensor
+            continue
+        scale = tensors.get(name + SCALE)
+        if scale is None:
+            raise InputError(f"{tensor.file}: {name} is in 8 bits, and {name}{SCALE} is missing. {_DAMAGED}")
+        if not tensor.shape or scale.shape != tensor.shape[:1] or not _is_float(scale):
+            raise InputError(
+                f"{tensor.file}: {name}{SCALE} has the shape {list(scale.shape)} ({scale.dtype}), and {name} "
+                f"{list(tensor.shape)} needs a number for each of its rows. {_DAMAGED}"
+            )
+        found[name] = ScaledTensor(name, tensor, scale)
+    return found
+
+
+def name_dtype(tensors: Mapping[str, StoredTensor]) -> str:
+    """How tensors are stored: "float16", "float16 and float32"; "int8" where matrices are in 8 bits."""
+    names = {tensor.dtype for tensor in tensors.values()}
+    return "int8" if "int8" in names else " and ".join(sorted(names))
+
+
+class StorageError(NamedTuple):
+    """The relative error of rows, |stored − exact| / |exact|."""
+
+    largest: float
+    where: str  # the tensor with the largest
+    mean: float
+
+
+def encode_rows(tensor: "Tensor") -> tuple["Tensor", "Tensor"]:
+    """(R, …) → the same in int8, and scales (R,).
+
+    >>> import torch
+    >>> codes, scale = encode_rows(torch.tensor([[1.0, -2.54], [0.0, 0.0]]))
+    >>> codes.tolist(), [round(one, 4) for one in scale.tolist()]
+    ([[50, -127], [0, 0]], [0.02, 0.0])
+    """
+    import torch
+
+    rows = tensor.float().flatten(1)
+    scale = rows.abs().amax(1) / _LARGEST if rows.numel() else torch.zeros(len(rows))
+    codes = (rows / scale.clamp_min(torch.finfo(torch.float32).tiny)[:, None]).round_().clamp_(-_LARGEST, _LARGEST)
+    return codes.to(torch.int8).view(tensor.shape), scale
+
+
+def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dict[str, "Tensor"], StorageError]:
+    """Tensors to store as float32, float16, bfloat16 or int8, and the error against what they were."""
+    import torch
+
+    encoded: dict[str, Tensor] = {}
+    errors: dict[str, Tensor] = {}
+    for name, stored in tensors.items():
+        exact = stored.mapped()
+        if not exact.is_floating_point():
+            encoded[name] = exact.clone()
+            continue
+        if dtype == "int8" and exact.dim() > 1:
+            codes, scale = encode_rows(exact)
+            encoded |= {name: codes, name + SCALE: scale}
+            after = codes.float() * scale.view(-1, *[1] * (exact.dim() - 1))
+        else:
+            # a copy, since safetensors refuses views of one file
+            encoded[name] = exact.to(torch.float16 if dtype == "int8" else getattr(torch, dtype), copy=True)
+            after = encoded[name].float()
+            if not after.isfinite().all():
+                raise InputError(
+                    f"{stored.file}: {name} has numbers of up to {exact.abs().max():.3g}, too large for {dtype}. Use "
+                    "bfloat16 or float32."
+                )
+        rows = exact.float().flatten(1) if exact.dim() > 1 else exact.float().view(1, -1)
+        length = rows.norm(dim=1)
+        errors[name] = ((after.view(rows.shape) - rows).norm(dim=1) / length)[length > 0]
+    worst = {name: float(error.max()) for name, error in errors.items() if len(error)}
+    where = max(worst, key=worst.__getitem__, default="")
+    every = torch.cat([*errors.values(), torch.zeros(0)])
+    return encoded, StorageError(worst.get(where, 0.0), where, float(every.double().mean()) if len(every) else 0.0)
+
+
 def gather(stored: Sequence[StoredTensor], dtype: "torch.dtype") -> "Tensor":
     """One tensor as mapped, if it needs no conversion; else all of them concatenated in new memory, each read directly
     into its place."""
@@ -387,12 +514,16 @@ def check_finite(tensor: "Tensor", name: str, file: Path, pieces: Iterable["Tens
         )
 
 
+def _is_float(stored: StoredTensor) -> bool:
+    return stored.dtype.startswith(("float", "bfloat"))
+
+
 def check_tensor(stored: StoredTensor, name: str, shape: Sequence[int]) -> None:
     if list(stored.shape) != list(shape):
         raise InputError(
             f"{stored.file}: {name} has the shape {list(stored.shape)}, but config.json asks for {list(shape)}. One of "
             "the two files belongs to another model."
         )
-    if not stored.dtype.startswith(("float", "bfloat")):
+    if not _is_float(stored):
         kind = f"torch.{stored.dtype}"
         raise InputError(f"{stored.file}: {name} is stored as {kind}; qkv reads float weights.")

@@ -9,19 +9,21 @@ A GPT as it was pretrained writes; for a task it gets special tokens (tokenizer.
 in its table, drawn as all rows once were, and alike in every seed. One that was fine-tuned is saved with all of that as
 transformers' class for the task, so that `AutoModelForSequenceClassification` and the like open it (dialects.py).
 
-Shapes: V vocabulary, D width.
+Shapes: N tokens of a row, V vocabulary, W words (V without tokens of tasks), D width.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from qkv.data.batch import Batch
 from qkv.errors import InputError, reading
 from qkv.files import to_json
 from qkv.models.encoder import SkipInit, WithHeads
@@ -29,6 +31,7 @@ from qkv.models.family import (
     ATTENDS,
     ENCODES,
     HAS_TASK,
+    PREDICTS_NEXT,
     SHOWS_LAYERS,
     TAKES_HEAD,
     WRITES,
@@ -39,6 +42,7 @@ from qkv.models.family import (
     Head,
     Loading,
     Opened,
+    PredictsNext,
     Saving,
     TakesHead,
     Writes,
@@ -76,7 +80,7 @@ from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks, files_for_writing, never_written
 from qkv.nn.cpu.precision import check_weights, set_precision
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 _CARD_SIZES = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
 """What the card of a GPT lists."""
@@ -126,6 +130,7 @@ class _OpenedGPT:
         parts: dict[Ability[Any], Callable[[], Any]] = {
             HAS_TASK: lambda: HasTask(self.network, plan.heads),
             WRITES: self.writes,
+            PREDICTS_NEXT: self.predicts_next,
             ENCODES: self.encodes,
             ATTENDS: lambda: self.network,
             SHOWS_LAYERS: lambda: self.network,
@@ -166,10 +171,19 @@ class _OpenedGPT:
             plan.tokenizer,
             plan.begin_id,
             plan.end_id,
-            plan.begin_id is not None and begins_documents(plan.record),
+            self.begins_documents,
             plan.config.max_length,
             never_written(plan.tokenizer, plan.config.vocabulary_size, plan.end_id),
         )
+
+    @property
+    def begins_documents(self) -> bool:
+        return self.plan.begin_id is not None and begins_documents(self.plan.record)
+
+    def predicts_next(self) -> PredictsNext:
+        """A text is the beginning of a document where `qkv generate` takes it for one."""
+        begin = self.plan.begin_id if self.begins_documents else None
+        return PredictsNext(self.network, partial(_next_scores, self.network), begin, None, self.plan.config.max_length)
 
     @cached_property
     def network(self) -> GPTWithHeads:
@@ -223,6 +237,13 @@ class _OpenedGPT:
             raise InputError(f"{self.plan.path} is a {own}, and cannot be saved as {architecture}.")
         saving = Saving(self.labels, self.plan.record, self.plan.fields.get("problem_type"))
         return self._save(target, self.network, saving)
+
+
+def _next_scores(network: GPTWithHeads, row: Encoded) -> dict[str, Tensor]:
+    """(N, W), of the tokens of texts"""
+    batch = Batch.of([row.ids])
+    hidden, table, _ = network.encoder.before_words(network.encoder(**batch.inputs(), pool=False).hidden)
+    return {"forward": functional.linear(hidden, table)}
 
 
 def begins_documents(record: Mapping[str, Any]) -> bool:

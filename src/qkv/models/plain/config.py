@@ -18,6 +18,7 @@ from qkv.models.family import (
     FEEDS,
     HAS_TASK,
     LOOKS_UP,
+    PREDICTS_NEXT,
     RECURS,
     SHOWS_LAYERS,
     TAKES_HEAD,
@@ -264,16 +265,23 @@ def lookup_config(vocabulary_size: int, width: int, features: EmbedderConfig | N
 _VECTORS = Phrase("word vectors", "词向量")
 WORD2VEC = _family_below("word2vec", _VECTORS, "table", (LOOKS_UP,))
 NNLM_FAMILY = _family_below(
-    "nnlm", Phrase("an NNLM, which gives vectors of words", "NNLM，可给出词向量"), "nnlm", (LOOKS_UP, SHOWS_LAYERS)
+    "nnlm",
+    Phrase("an NNLM, which gives vectors of words", "NNLM，可给出词向量"),
+    "nnlm",
+    (LOOKS_UP, SHOWS_LAYERS, PREDICTS_NEXT),
 )
 RNNLM_FAMILY = _family_below(
-    "rnnlm", Phrase("a recurrent language model", "循环神经网络语言模型"), "rnnlm", (WRITES, RECURS), RNNLMConfig
+    "rnnlm",
+    Phrase("a recurrent language model", "循环神经网络语言模型"),
+    "rnnlm",
+    (WRITES, RECURS, PREDICTS_NEXT),
+    RNNLMConfig,
 )
 ELMO = _family_below(
     "elmo",
     Phrase("an ELMo, which gives vectors of words in their sentence", "ELMo，可给出词在句中的向量"),
     "elmo",
-    (RECURS,),
+    (RECURS, PREDICTS_NEXT),
     ElmoConfig,
 )
 

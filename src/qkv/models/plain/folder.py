@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ from qkv.models.family import (
     ENCODES,
     FEEDS,
     HAS_TASK,
+    PREDICTS_NEXT,
     RECURS,
     SHOWS_LAYERS,
     TAKES_HEAD,
@@ -45,10 +46,12 @@ from qkv.models.family import (
     Head,
     Loading,
     Opened,
+    PredictsNext,
     Saving,
     TakesHead,
 )
 from qkv.models.folders.own import CONFIG, WEIGHTS, OwnFolder, save_folder
+from qkv.models.folders.weights import StoredTensor
 from qkv.models.plain.config import (
     ABOUT,
     MODEL_TYPE,
@@ -169,7 +172,7 @@ def open_plain(found: OwnFolder, facts: Facts, loading: Loading) -> Opened:
     tokenizer = _read_by(config.features, found.tokenizer, loading.spelled)
     with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(config, heads, labels=max(outputs, default=2), words=tokenizer)
-    _check(network, tensors, path, f"which a {config.kind} has")
+    _check(network, found.stored, path, f"which a {config.kind} has")
     if left_over := set(tensors) - {name for name, _ in network.named_parameters()}:
         raise InputError(f"{path / WEIGHTS} holds {listed(sorted(left_over))}, which a {config.kind} does not have.")
     # a shared module is stored once
@@ -178,7 +181,7 @@ def open_plain(found: OwnFolder, facts: Facts, loading: Loading) -> Opened:
     return Plain(network.to(loading.device).eval(), tokenizer, path, tuple(labels), found.record).opened(facts)
 
 
-def _check(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, who: str) -> list[str]:
+def _check(network: nn.Module, tensors: Mapping[str, StoredTensor], path: Path, who: str) -> list[str]:
     """Check that a folder has a network's parameters, in their shapes; return their names."""
     wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
     if missing := set(wanted) - set(tensors):
@@ -321,7 +324,7 @@ def read_features(
     config = sizes_of(kind, folder.config, folder.path / CONFIG)
     with torch.device("meta"), SkipInit():
         network = build(config)
-    names = _check(network, folder.tensors, folder.path, f"which {CONFIG} says it has")
+    names = _check(network, folder.stored, folder.path, f"which {CONFIG} says it has")
     return folder, config, {name: folder.tensors[name].float() for name in names}
 
 
@@ -338,7 +341,16 @@ OwnParts = Mapping[Ability[Any], Callable[[Any, Loading], Any]]
 """Abilities of one family, in addition to those of all."""
 
 
-def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> Opened:
+class PredictsWith(NamedTuple):
+    """How a family predicts the next token."""
+
+    ability: Ability[Any]  # gives the whole network, which is then loaded once for both
+    make: Callable[[Any, Tokenizer], PredictsNext]
+
+
+def open_below(
+    facts: Facts, below: Feeds, own: OwnParts, loading: Loading, predicts: PredictsWith | None = None
+) -> Opened:
     tokenizer = _read_by(below.features, below.tokenizer, loading.spelled)
     parts: dict[Ability[Any], Callable[[], Any]] = {
         ENCODES: partial(_encodes, below, tokenizer, loading),
@@ -347,7 +359,10 @@ def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> O
     }
     parts |= {kind: partial(part, below, loading) for kind, part in own.items()}
     config = lookup_config(tokenizer.size, below.width, below.features, tokenizer.pad_id)
-    return Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
+    opened = Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
+    if predicts is not None:
+        parts[PREDICTS_NEXT] = lambda: predicts.make(opened.ability(predicts.ability), tokenizer)
+    return opened
 
 
 def _itself(below: Feeds) -> Feeds:

@@ -6,18 +6,21 @@ as long as one likes; what a row remembers is one vector a layer.
 Shapes: N tokens of all rows, R prompts, Q rows (hypotheses of all prompts), V vocabulary.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from qkv.data.batch import Packing
 from qkv.errors import InputError
-from qkv.models.family import RECURS, WRITES, Facts, Loading, Opened, Writes
+from qkv.models.family import RECURS, WRITES, Facts, Loading, Opened, PredictsNext, Writes
 from qkv.models.folders.own import OwnFolder
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.plain.folder import LanguageModel, load_whole, open_below, read_features
+from qkv.models.plain.folder import LanguageModel, PredictsWith, load_whole, open_below, read_features
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
 from qkv.nn.recurrent_stack import States
 from qkv.search.decoding import Stepped
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 
 class RecurrentState:
@@ -75,6 +78,16 @@ def _writes(below: LanguageModel, loading: Loading) -> Writes:
     return Writes(RecurrentWriting(network), tokenizer, tokenizer.cls_id, tokenizer.sep_id, True, None, never)
 
 
+def _predicts(network: RNNLM, tokenizer: Tokenizer) -> PredictsNext:
+    return PredictsNext(network, partial(_scores, network), tokenizer.cls_id, end_id=None)
+
+
+def _scores(network: RNNLM, row: Encoded) -> dict[str, Tensor]:
+    """(N, V)"""
+    hidden, _ = network(torch.tensor(row.ids), (len(row.ids),))
+    return {"forward": network.predict(hidden)}
+
+
 def open_rnnlm(folder: OwnFolder, facts: Facts, loading: Loading) -> Opened:
     below = LanguageModel(*read_features(folder, RNNLMConfig, RNNStates))
-    return open_below(facts, below, {WRITES: _writes, RECURS: _whole}, loading)
+    return open_below(facts, below, {WRITES: _writes, RECURS: _whole}, loading, PredictsWith(RECURS, _predicts))

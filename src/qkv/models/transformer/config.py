@@ -15,8 +15,8 @@ from qkv.config import apply_preset, check_known, check_least, check_shares, mer
 from qkv.errors import InputError, listed
 from qkv.files import read_object
 from qkv.models.family import ATTENDS, RECURS, SHOWS_LAYERS, TRANSLATES, Ability, Facts, Family
-from qkv.models.folders.own import CONFIG, WEIGHTS, check_vocabulary, read_record, vocabulary_line
-from qkv.models.folders.weights import StoredTensor, check_sizes, read_header
+from qkv.models.folders.own import CONFIG, WEIGHTS, check_vocabulary, read_record, vocabulary_line, weights_line
+from qkv.models.folders.weights import StoredTensor, check_sizes, join_scales, name_dtype, read_header
 from qkv.models.seq2seq.config import Seq2SeqConfig, shapes_of_seq2seq
 from qkv.nn.shapes import ACTIVATIONS, Shapes, block, norm, numbered, parts, table, word_scores
 from qkv.report.bilingual import Phrase
@@ -141,7 +141,7 @@ def plan_translation(folder: Path, compare: bool) -> TranslationPlan:
     source, target = _tokenizers_of(folder)
     if not (folder / WEIGHTS).is_file():
         raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
-    plan = TranslationPlan(folder, config, record, source, target, read_header(folder / WEIGHTS))
+    plan = TranslationPlan(folder, config, record, source, target, join_scales(read_header(folder / WEIGHTS)))
     check_sizes(asdict(config), plan.tensors, folder / CONFIG)
     rows = {"source": config.source_vocabulary_size or config.vocabulary_size, "target": config.vocabulary_size}
     for side, tokenizer in zip(SIDES, (source, target), strict=True):
@@ -184,6 +184,8 @@ def _facts(plan: TranslationPlan) -> Facts:
         "languages": [plan.record.get("source_language"), plan.record.get("target_language")],
         "max_length": plan.record.get("max_length"),
         "parameters": sum(math.prod(tensor.shape) for tensor in plan.tensors.values()),
+        "dtype": name_dtype(plan.tensors),
+        "weight_bytes": (plan.path / WEIGHTS).stat().st_size,
         "vocabularies": [
             {name: getattr(one, name) for name in ("size", "kind", "lowercase", "segmenter")}
             for one in ([plan.source] if plan.source is plan.target else [plan.source, plan.target])
@@ -232,6 +234,7 @@ def lines_of_translation(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("sizes", ", ".join(f"{name} {value}" for name, value in facts["config"].items())),
         ("longest text", f"{longest} tokens" if longest else ""),
         ("parameters", f"{facts['parameters']:,}"),
+        ("weights", weights_line(facts) if "dtype" in facts else ""),
         ("vocabulary", sides[0]),
         ("BLEU", "; ".join(scores)),
         ("licence", facts["licence"] or ""),

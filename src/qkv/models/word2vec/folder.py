@@ -29,6 +29,7 @@ from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import LOOKS_UP, Facts, Loading, Opened
+from qkv.models.folders.hub import known_languages
 from qkv.models.folders.own import WEIGHTS, OwnFolder, save_folder
 from qkv.models.plain.config import describe_vectors
 from qkv.models.plain.folder import open_below
@@ -79,10 +80,12 @@ class WordVectors:
         notes: Sequence[str] = (),
         fold: Callable[[str], str] = str.lower,
         unseen: Iterable[str] = (),
+        languages: str = "",
     ) -> None:
         """`fold` normalises a word that is not found as typed: "King" if all words are lower case.
 
-        `unseen` are words that the source knows and training never met: they have no vector, and are not among `words`.
+        `languages`, where they are known, are named when a word is not among the words. `unseen` are words that the
+        source knows and training never met: they have no vector, and are not among `words`.
         """
         if len(words) != len(vectors):
             raise ValueError(f"{len(words)} words and {len(vectors)} vectors: each word needs its vector.")
@@ -92,7 +95,7 @@ class WordVectors:
         self.notes = tuple(notes)
         self.rows = {word: row for row, word in enumerate(self.words)}
         self._fold = fold
-        self._unseen = frozenset(unseen)
+        self._unseen, self._languages = frozenset(unseen), languages
         lengths = torch.cat([part.norm(dim=1) for part in self.vectors.split(BLOCK)]) if words else torch.zeros(0)
         # a vector of zeros is like nothing
         self._scale = torch.where(lengths > 0, 1 / lengths.clamp_min(1e-30), 0.0)
@@ -120,7 +123,8 @@ class WordVectors:
         if row is None:
             near = near_spellings(word, self.words)
             hint = f" Near it: {', '.join(near)}." if near else ""
-            raise InputError(f"{word!r} is not among the {len(self):,} words of {self.source}.{hint}")
+            known = f" These are words in {self._languages}." if self._languages else ""
+            raise InputError(f"{word!r} is not among the {len(self):,} words of {self.source}.{hint}{known}")
         return row
 
     def __getitem__(self, word: str) -> Tensor:
@@ -384,18 +388,25 @@ class StoredTable(_Table):
         # without gaps, as in every vocabulary of ours, a view is enough
         vectors = table[first : last + 1] if last - first + 1 == len(rows) else table[rows]
         unseen = [word for word in named if word not in kept]
-        return WordVectors(list(kept)[:most], vectors, str(self.place), fold=_speller(tokenizer), unseen=unseen)
+        return WordVectors(
+            list(kept)[:most],
+            vectors,
+            str(self.place),
+            fold=_speller(tokenizer),
+            unseen=unseen,
+            languages=known_languages(self.place),
+        )
 
 
 def open_stored_table(folder: OwnFolder, name: str = TABLE) -> StoredTable:
     """The matrix of this name in a folder; a folder of word2vec has no other."""
-    is_alone = name != TABLE or set(folder.tensors) == {name}
-    if not is_alone or (table := folder.tensors.get(name)) is None or table.dim() != 2:
-        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.tensors.items())
+    is_alone = name != TABLE or set(folder.stored) == {name}
+    if not is_alone or name not in folder.stored or len(folder.stored[name].shape) != 2:
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.stored.items())
         raise InputError(
             f"{folder.path / WEIGHTS} holds {shapes}, where one matrix {name} belongs, with a row per word."
         )
-    if folder.tokenizer.size > len(table):
+    if folder.tokenizer.size > len(table := folder.tensors[name]):
         raise InputError(
             f"{folder.path}: the tokenizer has {folder.tokenizer.size:,} words, but the matrix {len(table):,} rows. "
             "The tokenizer belongs to another model."

@@ -15,6 +15,7 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from qkv.data.corpus import encode
 from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
+from qkv.text.folding import add_folding
 from qkv.text.segmenter import find_segmenter, split_sentences
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
@@ -23,11 +24,21 @@ from tests.support.folders import TOKENS, make_tokenizer
 CASED = [*SPECIAL, *"The the cat Cat é e ´ . , ! [ ] # mask MASK sep 我 爱 北 京 i ##i ##I I ##̇ ##t ##s ##́ ́".split()]
 CHARACTERS = [*SPECIAL, *sorted(set(" \nabceiT.,![]#我爱北京é̇"))]
 
+
+def folded(tokenizer: Tokenizer) -> Tokenizer:
+    """The same, with the foldings of new tokenizers."""
+    add_folding(tokenizer.backend, ["width", "emoji"])
+    return tokenizer
+
+
 KINDS = {
     "uncased": make_tokenizer(),
     "cased": Tokenizer.from_vocabulary(CASED, kind="wordpiece", lowercase=False),
     "words": Tokenizer.from_vocabulary(TOKENS, kind="word", lowercase=True),
     "Chinese words": Tokenizer.from_vocabulary([*TOKENS, "北京", "天安门", "人工"], "word", True, segmenter="rjieba"),
+    "folded": folded(make_tokenizer()),
+    "folded, cased": folded(Tokenizer.from_vocabulary([*CASED, "😀", "Ａ"], kind="wordpiece", lowercase=False)),
+    "folded words": folded(Tokenizer.from_vocabulary([*TOKENS, "北京"], "word", True, segmenter="rjieba")),
     "characters": Tokenizer.from_vocabulary(CHARACTERS, kind="character", lowercase=False),
     "small characters": Tokenizer.from_vocabulary(CHARACTERS, kind="character", lowercase=True),
 }
@@ -43,7 +54,8 @@ NASTY = [
     "豈更 \uf900\ufa0e \U0002f800 𠮷野家 \U0002b820\U0002b920 㐂",
     "한국어 ハード かな ﾊﾟ ไทย नमस्ते",
     "İstanbul ıI ΣΑΣ ß ﬁ Ǆ",
-    "👩‍👧😀 ☺️ \U0001f1e8\U0001f1f3",
+    "👩‍👧😀 ☺️ \U0001f1e8\U0001f1f3 cat😀😀dog我😀\u0301 cats☺\u0301\u0488x",
+    "Ｔｈｅ　ｃａｔ５Ｇ Ａ\u0301Ａ\u0488 ｃａｔ我ｃａｔ😀ｃａｔ，ＡＢＣ。",
     "\x00\x01\ufffd \ue000 \U000e0001",
     "x" * 99 + " " + "y" * 101 + " cat" + "z" * 300,
     "“quoted”‘single’…—–«»¿¡$+<=>^`|~#@_-",
@@ -73,7 +85,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def test_the_quick_way_is_taken_for_our_own_kinds() -> None:
-    assert [how_it_cuts(tokenizer) for tokenizer in KINDS.values()] == ["words"] * 4 + ["characters"] * 2
+    assert [how_it_cuts(tokenizer) for tokenizer in KINDS.values()] == ["words"] * 7 + ["characters"] * 2
 
 
 def test_nasty_strings(tokenizer: Tokenizer) -> None:
@@ -166,6 +178,7 @@ def test_word_starts_by_hand() -> None:
     assert marked(bert, "我爱北京cats，人工智能 5G", "rjieba") == "|我 |爱 |北 京 |cat ##s |， |人 工 智 能 |5g"
     assert marked(bert, "北 京，北x京", "rjieba") == "|北 |京 |， |北 |[UNK] |京"  # a space parts words in Chinese too
     assert marked(KINDS["words"], "the cats 北京", "rjieba") == "|the |[UNK] |北 京"
+    assert marked(KINDS["folded"], "ｃａｔｓ😀😀北京 ５Ｇ", "rjieba") == "|cat ##s |😀 |😀 |北 京 |5g"
     words = KINDS["Chinese words"]
     assert marked(words, "我爱北京cat，人工智能。", "none") == "|我 |爱 |北京 |cat |， |人工 |智 |能 |。"
 
@@ -196,7 +209,9 @@ def in_its_own_way(tokenizer: Tokenizer) -> CorpusEncoder:
     return encoder
 
 
-@pytest.mark.parametrize("name", ["uncased", "cased", "words", "Chinese words"])
+@pytest.mark.parametrize(
+    "name", ["uncased", "cased", "words", "Chinese words", "folded", "folded, cased", "folded words"]
+)
 def test_both_ways_agree_in_word_starts(name: str) -> None:
     text = "\n".join([*NASTY, "中国的首都是北京。Unhappyness, cats 我爱a北京。"])
     quick = encoded(CorpusEncoder(KINDS[name], find_segmenter("rjieba")), text)

@@ -20,7 +20,7 @@ from qkv.data.labelled.examples import (
     UnlabelledInput,
 )
 from qkv.data.labelled.reader import LABELLINGS
-from qkv.jobs.finetune.data import DataPart, read_part, report_leaks
+from qkv.jobs.finetune.data import DataPart, read_part, report_conflicts, report_leaks
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.tasks.classify import Regression
 from qkv.tasks.table import TASKS
@@ -106,6 +106,17 @@ def test_check_and_finetune_agree_on_which_questions_are_the_same(tmp_path: Path
         assert check_labelled(train, "choice", against=[dev]).counts.get("leak", 0) == shared
         parts = [read_part(str(path), FinetuneConfig("choice")) for path in (train, dev)]
         assert len(report_leaks(parts[0], parts[1], "dev")) == shared
+
+
+def test_check_and_finetune_name_texts_with_two_labels(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na cat,x\nA  Cat,y\na dog,x\na dog,x\na cat,x\na cat,y\n", encoding="utf-8")
+    (found,) = report_conflicts(read_part(str(file), FinetuneConfig("classify")))
+    assert check_labelled(file, "classify").counts["conflict"] == 2
+    assert found.en.startswith("2 texts are labelled otherwise") and "line 3, as line 2" in found.en
+    assert "2 条文本" in found.zh and "第 3 行，与第 2 行" in found.zh
+    rows = (TextExample("a", label="x"), TextExample("a", label="y", weight=0.0), TextExample("b", label="y"))
+    assert report_conflicts(DataPart("a", rows)) == [], "a weight of 0 says which one counts"
 
 
 def test_a_pair_is_no_leak_of_its_two_texts_in_one() -> None:

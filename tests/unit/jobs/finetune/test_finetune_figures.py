@@ -49,6 +49,10 @@ def test_no_threshold_and_few_answers() -> None:
     shown = list(headline_figures(replace(classification(), calibration=none)))[2]
     assert shown.value == "0\u00a0%" and "No threshold reaches 95\u00a0%" in phrase(shown.note).en
     assert "1 answer is too few" in phrase(list(headline_figures(one_example()))[2].note).en
+    bins = tuple((sure, right, 2) for sure, right, _ in calibration.after)
+    few = replace(calibration, before=bins, after=bins)
+    shown = list(headline_figures(replace(classification(), calibration=few)))[3]
+    assert shown.value == "–" and "not to be seen from" in phrase(shown.note).en, "no error to three digits"
 
 
 def test_nothing_known() -> None:

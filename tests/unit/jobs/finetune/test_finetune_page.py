@@ -11,7 +11,7 @@ from qkv.jobs.finetune.facts import FinetuneFacts
 from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.tables import ExamplesShown
 from qkv.report.bilingual import phrase
-from qkv.report.page import Charts, RunPage, Settings, render_page
+from qkv.report.page import Charts, Commands, RunPage, Settings, render_page
 from qkv.report.tables import Confusion
 from qkv.tasks.task import Scored
 from tests.support.finetune_runs import classification, constant, make_run, part_of, shown
@@ -54,6 +54,7 @@ def test_the_order_of_a_classification(tmp_path: Path) -> None:
         "Results by length",
         "Seeds",
         "Performance",
+        "Next steps",
         "Data",
         "Default choices",
         "Settings",
@@ -62,6 +63,17 @@ def test_the_order_of_a_classification(tmp_path: Path) -> None:
     assert len(hardest.examples) == 2, "what is shown above is not shown again"
     (settings,) = (one for one in page.sections if isinstance(one, Settings))
     assert "epochs = 10" in settings.text, "from the run's folder, the logs from the seeds' folders"
+
+
+def test_next_steps_are_the_commands_of_this_run(tmp_path: Path) -> None:
+    """A good report ended without a word on how the model is used."""
+    (steps,) = (one for one in page_of(tmp_path, classification()).sections if isinstance(one, Commands))
+    verbs = [command.split("'")[0].strip() for command, _ in steps.commands]
+    assert verbs == ["qkv predict", "qkv evaluate", "qkv look"] and steps.html().count("<code>") == 3
+    assert all("'my run'" in command for command, _ in steps.commands), "as a shell reads it"
+    facts = replace(classification(), test=None, test_scored=None)
+    failed = replace(facts, scored=replace(facts.scored, values=facts.scored.values | {facts.main: 0.0}))
+    assert "Next steps" not in titles(page_of(tmp_path, failed)), "the first remark says what to try"
 
 
 def test_a_run_of_one_seed_in_its_own_folder(tmp_path: Path) -> None:

@@ -71,6 +71,16 @@ def test_the_best_baseline_counts_and_is_named(low: float, high: float, tf_idf: 
     assert next(iter(remarks.finetune_remarks(facts))) == found, "it comes first"
 
 
+def test_a_run_that_was_cut_short_is_told_to_train_longer() -> None:
+    """A tagger with 48 steps on a slow machine, 31 points below a list of names, was advised everything but that."""
+    facts = facts_of(scored(0.6, 0.5, 0.7), constant("a", 0.5), BaselineScore("tf-idf", TF_IDF, 0.8))
+    short = replace(facts, seeds=(replace(SEEDS[0], steps=48),))
+    found = check(remarks.remark_baseline(short), WARNING, "48")
+    assert "--minutes" in found.text.en and "--minutes" in found.text.zh
+    for other in (facts, replace(short, strength=1.0)):
+        assert "--minutes" not in check(remarks.remark_baseline(other), WARNING).text.en
+
+
 def test_a_test_that_is_clear_of_its_baseline_decides() -> None:
     """Forty texts of dev showed nothing, ninety-nine of test did, and the first remark was of dev."""
     facts = facts_of(scored(0.6, 0.45, 0.74), constant("a", 0.5), test=scored(0.73, 0.63, 0.81))

@@ -3,6 +3,7 @@
 import json
 import shutil
 import tomllib
+from copy import deepcopy
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,15 @@ import pytest
 import torch
 
 import qkv
+from qkv.cli.info import read_licence
 from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.folders import hub
 from qkv.models.folders.hub import locate
+from qkv.models.table import describe_model
+from qkv.text.folding import add_folding
+from qkv.text.tokenizer import Tokenizer
 from tests.stories.test_bad_input import fails
 from tests.support.corpora import write_corpus
 from tests.support.stand_in import stand_in
@@ -152,10 +157,12 @@ def test_going_on_from_the_zoo_on_text_of_ones_own(folder: Path, tmp_path: Path)
 
 
 def test_help_names_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("fill", "embed", "attention", "tokenize", "finetune", "curve", "info"):
+    mini = dict.fromkeys(("fill", "attention", "tokenize", "finetune", "curve", "info"), "qkv-mini")
+    for verb, default in {**mini, "embed": "qkv-sentences", "similar": "qkv-words"}.items():
         assert main([verb, "--help"]) == 0
-        text = " ".join(capsys.readouterr().out.split())
-        assert "default: qkv-mini" in text and "env var: QKV_MODEL" in text, verb
+        text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # a line may end at a hyphen
+        variable = "QKV_VECTORS" if verb == "similar" else "QKV_MODEL"
+        assert f"default: {default}" in text and f"env var: {variable}" in text, verb
 
 
 # What is really in the package
@@ -166,20 +173,36 @@ def shipped() -> Path:
     return hub.find_shipped(hub.DEFAULT_MODEL)
 
 
-def test_the_zoo_is_whole_and_goes_into_the_wheel(shipped: Path) -> None:
+@pytest.mark.parametrize("name", hub.shipped_models())
+def test_the_zoo_is_whole_and_goes_into_the_wheel(name: str) -> None:
+    shipped = hub.find_shipped(name)
     files = {file.relative_to(shipped).as_posix() for file in shipped.rglob("*") if file.is_file()}
     sealed = {line.partition("  ")[2] for line in (shipped / hub.SUMS).read_text(encoding="utf-8").splitlines()}
     assert files == sealed | {hub.SUMS}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "README.md", "LICENSE"} < sealed
-    assert {"log.jsonl", "qkv.json", "tokenizer_config.json"} < sealed and any(
-        file.endswith(".toml") for file in sealed
-    )
+    assert {"config.json", "model.safetensors", "README.md", "LICENSE", "log.jsonl", "report.html"} < sealed
+    assert "qkv.json" in sealed and any(file.endswith(".toml") for file in sealed)
+    assert any(file.endswith("tokenizer.json") for file in sealed)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["*"]
-    assert [file for file in files if not any(fnmatch(file, pattern) for pattern in patterns)] == []
-    licence = f"src/qkv/zoo/{shipped.name}/LICENSE"
+    # a folder with a full stop in its name would be no package, and stay out of the wheel
+    assert [file for file in files if not any(fnmatch(Path(file).name, pattern) for pattern in patterns)] == []
+    assert not [file for file in files if "." in str(Path(file).parent).removeprefix(".")]
+    licence = f"src/qkv/zoo/{name}/LICENSE"
     assert any(fnmatch(licence, pattern) for pattern in project["project"]["license-files"])
-    assert (shipped / "model.safetensors").stat().st_size < 25_000_000
+    assert read_licence(shipped)["licence"] == "cc-by-sa-4.0", "as pyproject.toml says"
+
+
+@pytest.mark.parametrize("name", hub.shipped_models())
+def test_a_shipped_model_is_what_the_table_says(name: str) -> None:
+    one, facts = hub.ZOO[name], describe_model(hub.FOLDER / name)
+    assert set(one.default_for) <= {ability.name for ability in facts.abilities}
+    if one.writes:
+        assert [*one.reads, one.writes] == [facts.record["source_language"], facts.record["target_language"]]
+
+
+def test_the_zoo_is_small_enough_for_the_wheel() -> None:
+    sizes = {name: sum(file.stat().st_size for file in (hub.FOLDER / name).rglob("*")) for name in hub.shipped_models()}
+    assert sum(sizes.values()) < 64_000_000, sizes
 
 
 def test_the_shipped_model_is_a_bert_of_transformers(shipped: Path) -> None:
@@ -200,3 +223,56 @@ def test_the_shipped_model_is_a_bert_of_transformers(shipped: Path) -> None:
     judged = model.next_sentence(*texts)
     expected = found.seq_relationship_logits[0].softmax(-1).tolist()
     assert [judged.is_next, judged.not_next] == pytest.approx(expected, abs=1e-5)
+
+
+TRAINED = 20_000
+"""Tokens of the vocabulary that qkv-mini was trained with; tokens.txt has the others."""
+
+
+def test_tokens_added_to_the_shipped_model_leave_the_rest_as_it_was(shipped: Path) -> None:
+    tokens = (shipped / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    added = [line.split("\t") for line in (shipped / "tokens.txt").read_text(encoding="utf-8").splitlines()]
+    assert tokens[TRAINED:] == [token for token, _ in added] and len(tokens) % 128 == 0
+    before, now = Tokenizer.from_vocabulary(tokens[:TRAINED], lowercase=True), Tokenizer.load(shipped)
+    texts = ["The naïve café, 3.14 [MASK] ☆ 한국", "巴黎是[MASK]国的首都，unaffable！", "他欠我100万"]
+    ids = [one.ids for one in now.encode_batch(texts)]
+    assert ids == [one.ids for one in before.encode_batch(texts)]
+
+    model = qkv.load(shipped).network
+    state = model.state_dict()
+    table, bias = state["encoder.embedding.token.weight"], state["heads.masked.bias"]
+    first = deepcopy(model)
+    first.encoder.embedding.token.weight = torch.nn.Parameter(table[:TRAINED])
+    first.heads["masked"].bias = torch.nn.Parameter(bias[:TRAINED])
+    batch = Batch.of(ids)
+    with torch.inference_mode():
+        hidden, expected = (one.encoder(**batch.inputs()).hidden for one in (model, first))
+        assert torch.equal(hidden, expected)
+        scores, expected = (one.predict("masked", hidden).softmax(-1) for one in (model, first))
+    torch.testing.assert_close(scores[:, :TRAINED], expected, atol=1e-4, rtol=1e-3)
+
+    add_folding(before.backend, ["width", "emoji"])  # as the texts of tokens.txt were read
+    like = before.encode_ids([text for _, text in added])
+    assert not any(before.unk_id in one for one in like)
+    means = torch.stack([table[one].mean(0) for one in like])
+    torch.testing.assert_close(table[TRAINED:], means, atol=1e-3, rtol=0)
+
+
+def test_the_shipped_model_reads_what_people_write(shipped: Path) -> None:
+    from transformers import AutoTokenizer
+
+    ours, theirs = Tokenizer.load(shipped), AutoTokenizer.from_pretrained(shipped)
+    level_1 = b"".join(bytes([row, cell]) for row in range(0xB0, 0xD8) for cell in range(0xA1, 0xFF))
+    characters = list(level_1[:-10].decode("gb2312"))  # the last row has five fewer
+    assert len(characters) == 3755 and ours.unk_id not in ours.encode_ids(["".join(characters)])[0]
+    texts = [
+        *("嗯嗯😡😡，good🎉ok👍🏻", "為甚麼這個酒店這麼貴？", "ＡＢＣ１２３＠ｑｑ．ｃｏｍ", "囧……怼他！", "❤️ ☀️ ① 3㎏"),
+        *("é嗯\u0301\u200b[MASK]😡", "「你好」～＃话题＃", "👩\u200d❤\ufe0f\u200d👨", "龘靐 ##嗯 [SEP]嗯 ok＾＿＾"),
+    ]
+    for text in texts:
+        found, expected = ours.encode(text), theirs(text, return_offsets_mapping=True)
+        assert found.ids == expected["input_ids"] and found.tokens[1:-1] == ours.plain().tokenize(text)
+        assert found.offsets == [tuple(span) for span in expected["offset_mapping"]]
+        assert ours.unk_id not in found.ids, text
+    angry, joy = qkv.load(shipped).embed(["😡😡😡", "🎉🎉🎉"]).vectors
+    assert torch.cosine_similarity(torch.as_tensor(angry), torch.as_tensor(joy), dim=0) < 0.9

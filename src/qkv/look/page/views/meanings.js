@@ -18,7 +18,7 @@ const FIRST = {
   en: { word: "Python", sentences: ["He got bit by Python in the grass", "Python is my favorite programming language"] },
   zh: { word: "苹果", sentences: ["我每天早上吃一个苹果。", "苹果发布了新款手机。"] },
 };
-const LAST = 1000, SECONDS = 6;
+const LAST = 1000, SECONDS = 6, MOST_PLANES = 4;
 
 export function view(app) {
   const { t, state, set } = app;
@@ -50,7 +50,13 @@ export function view(app) {
   let depth = 1, hot = null, pinned = null, colours = new Map(), sentences = [], run = 0, editing = false, drawnKey = "", turn = 0,
     playingOn = false, goal = 1;
 
-  const subjects = () => app.room.subjects.filter(one => app.has("meanings", one));
+  // All models of the page; of many, one of each kind that does not translate, and those that were chosen.
+  const subjects = () => {
+    const all = app.room.subjects.filter(one => app.has("meanings", one));
+    if (all.length <= MOST_PLANES) return all;
+    const first = one => !app.has("translation", one) && all.find(other => other.kind === one.kind) === one;
+    return all.filter(one => first(one) || one === app.subject() || one === app.compare());
+  };
   // What is asked, by the address or an example; an address may say anything.
   const own = () => {
     const first = app.examples().find(one => one.lang === state.lang)?.set?.meanings ?? app.examples()[0]?.set?.meanings ?? FIRST[state.lang];
@@ -224,6 +230,7 @@ export function view(app) {
   async function load() {
     const wanted = own(), all = subjects();
     sentences = wanted.sentences ?? [];
+    for (const index of [...plots.keys()]) if (!all.some(one => one.index === index)) plots.delete(index);
     for (const one of all) if (!plots.has(one.index)) plots.set(one.index, plot(app, one, hear));
     clear(planes, all.map(one => plots.get(one.index).root));
     if (!all.length) { clear(planes, h("p", { class: "note" }, t("nobody"))); return; }

@@ -19,7 +19,6 @@ const ROWS = [16, 32, 64, 0], SORTS = ["change", "value", "number"], PACE = 800;
 // Where reading ends: the last word, marks left aside.
 const last = (tokens, back) => Math.max(0, back ? tokens.findIndex(one => !one.special) : tokens.findLastIndex(one => !one.special));
 const LIGHT = new Set(["token", "word"]); // follow the pointer
-const PREDICTS = new Set(["rnnlm", "elmo"]);
 
 export function view(app) {
   const { t } = app, surface = canvas(10, 10);
@@ -68,7 +67,7 @@ export function view(app) {
     stop();
     try {
       if (!text.trim()) throw new Refusal("empty");
-      const next = PREDICTS.has(app.subject()?.kind) ? app.ask("next_words", { text, k: 8 }) : null;
+      const next = app.has("next") ? app.ask("next_words", { text, k: 8 }) : null;
       next?.catch(() => {}); // said once, by the question below
       const reply = await app.ask("states", { text, way: own().way });
       const words_ = await next;

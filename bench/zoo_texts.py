@@ -1,0 +1,248 @@
+"""The training files of the models in the package (docs/zoo.md), made from public texts: qkv-sentences and qkv-gpt.
+
+    python bench/zoo_texts.py sentences --data ../shared/data --out sentences
+    python bench/zoo_texts.py gpt --data ../shared/data --out gpt
+
+Texts are those whose licences let a trained model be passed on: Wikipedia, Project Gutenberg, Tatoeba, SQuAD, CMRC
+2018, Tang poems. Choices are drawn with one seed, so that the same data give the same files.
+
+Sentences: single English sentences for a teacher; pairs of a question and the sentence that answers it, of
+translations, and of neighbouring sentences; and translations that no file trains, by a hash of the English side.
+GPT: poems of regular form, one a line (《title》author：text), in simplified characters; documents of both Wikipedias;
+stretches of books.
+"""
+
+import argparse
+import hashlib
+import json
+import lzma
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+ENGLISH_END = re.compile(r'(?<=[.!?])\s+(?=[A-Z"“])')
+ANY_END = re.compile(r"(?<=[.!?])\s+")
+CHINESE_END = re.compile(r"(?<=[。！？；])")
+VERSE_END = re.compile(r"[，。？！；]")
+
+
+class Pair(NamedTuple):
+    first: str
+    second: str
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    if path.suffix == ".xz":
+        with lzma.open(path, "rt", encoding="utf-8") as file:
+            yield from file
+    else:
+        with path.open(encoding="utf-8-sig") as file:
+            yield from file
+
+
+def load_json(path: Path) -> Any:
+    return json.loads("".join(lines_of(path)))
+
+
+def documents(path: Path) -> Iterator[list[str]]:
+    """Paragraphs of each document; a blank line is between two."""
+    found: list[str] = []
+    for line in lines_of(path):
+        if text := line.strip():
+            found.append(text)
+        elif found:
+            yield found
+            found = []
+    if found:
+        yield found
+
+
+def write_lines(path: Path, rows: Iterable[str]) -> None:
+    rows = list(rows)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    print(f"{path}: {len(rows):,} rows")
+
+
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
+    write_lines(path, ("\t".join(pair) for pair in pairs if not any("\t" in side for side in pair)))
+
+
+# Sentences
+
+
+def is_plain(sentence: str) -> bool:
+    """Whether it is a sentence of 4 to 24 words, mostly letters."""
+    letters = sum(sign.isalpha() or sign == " " for sign in sentence)
+    return (
+        4 <= len(sentence.split()) <= 24
+        and letters > 0.85 * len(sentence)
+        and sentence[0].isupper()
+        and sentence[-1] in ".!?"
+    )
+
+
+def english_sentences(files: Iterable[Path], most: int, draw: Random) -> list[str]:
+    """One sentence of each longer paragraph."""
+    found = []
+    for file in files:
+        for line in lines_of(file):
+            if len(line) < 60:
+                continue
+            plain = [one for one in (" ".join(part.split()) for part in ENGLISH_END.split(line.strip())) if one]
+            if plain := [one for one in plain if is_plain(one)]:
+                found.append(draw.choice(plain))
+    draw.shuffle(found)
+    return list(dict.fromkeys(found))[:most]
+
+
+def answered_questions(squad: Any) -> Iterator[Pair]:
+    """A question of SQuAD, and the sentence that has the answer."""
+    for paragraph in (one for article in squad["data"] for one in article["paragraphs"]):
+        context, spans, end = paragraph["context"], [], 0
+        for sentence in ANY_END.split(context):
+            begin = context.index(sentence, end)
+            end = begin + len(sentence)
+            spans.append((begin, end, sentence))
+        for question in paragraph["qas"]:
+            for answer in question["answers"][:1]:
+                for begin, end, sentence in spans:
+                    if begin <= answer["answer_start"] < end and 5 <= len(sentence.split()) <= 45:
+                        yield Pair(" ".join(question["question"].split()), " ".join(sentence.split()))
+
+
+def answered_questions_zh(cmrc: Any) -> Iterator[Pair]:
+    for paragraph in (one for article in cmrc["data"] for one in article["paragraphs"]):
+        for question in paragraph["qas"]:
+            answer = question["answers"][0]["text"]
+            holding = [one for one in CHINESE_END.split(paragraph["context"]) if answer in one]
+            if holding and 8 <= len(holding[0]) <= 80:
+                yield Pair(question["question"].strip(), holding[0].strip())
+
+
+def neighbours_zh(files: Iterable[Path], draw: Random) -> Iterator[Pair]:
+    for file in files:
+        for line in lines_of(file):
+            short = [one.strip() for one in CHINESE_END.split(line.strip()) if 8 <= len(one.strip()) <= 40]
+            if len(short) >= 2 and draw.random() < 0.5:
+                place = draw.randrange(len(short) - 1)
+                yield Pair(short[place], short[place + 1])
+
+
+def translations(file: Path) -> list[Pair]:
+    rows = (line.rstrip("\n").split("\t") for line in lines_of(file))
+    return [Pair(row[0], row[1]) for row in rows if len(row) > 1]
+
+
+def is_held_out(pair: Pair) -> bool:
+    return int(hashlib.sha256(pair.first.encode()).hexdigest(), 16) % 1000 < 36
+
+
+def apart(pairs: list[Pair], chosen: Iterable[Pair]) -> list[Pair]:
+    """The pairs that share no side with the chosen ones."""
+    known = {side for pair in chosen for side in pair}
+    return [pair for pair in pairs if not known & set(pair)]
+
+
+def one_each(pairs: Iterable[Pair]) -> list[Pair]:
+    """Pairs none of whose sides was in an earlier one."""
+    seen: set[str] = set()
+    found = []
+    for pair in pairs:
+        if not seen & set(pair):
+            seen |= set(pair)
+            found.append(pair)
+    return found
+
+
+def others_of(pairs: Iterable[Pair], side: int) -> Iterator[Pair]:
+    """Two texts of one language that translate the same text."""
+    same: dict[str, list[str]] = {}
+    for pair in pairs:
+        same.setdefault(pair[1 - side], []).append(pair[side])
+    return (Pair(texts[0], texts[1]) for texts in same.values() if len(texts) > 1)
+
+
+def make_sentences(data: Path, out: Path, draw: Random) -> None:
+    wiki = english_sentences(sorted((data / "enwiki_text").glob("train-*")), 90_000, draw)
+    books = english_sentences(sorted((data / "gutenberg_en").glob("train-*")), 50_000, draw)
+    squad = list(answered_questions(load_json(data / "squad_v1.1" / "train-v1.1.json.xz")))
+    draw.shuffle(squad)
+    every = translations(data / "tatoeba_en_zh" / "cmn.txt")
+    held_out = [pair for pair in every if is_held_out(pair)]
+    rest = apart(every, held_out)
+    english = sorted({pair.first for pair in rest})
+    draw.shuffle(english)
+    first = set(english[:500])
+    development = [pair for pair in rest if pair.first in first]
+    trained = apart(rest, development)
+    texts = [*wiki, *books, *(pair.first for pair in squad[:60_000]), *dict.fromkeys(pair.first for pair in trained)]
+    draw.shuffle(texts)
+    write_lines(out / "en.txt", texts)
+    write_pairs(out / "squad.tsv", squad[:40_000])
+    write_pairs(out / "cmrc.tsv", answered_questions_zh(load_json(data / "cmrc2018" / "train.json.xz")))
+    pairs = list(neighbours_zh(sorted((data / "zhwiki_text").glob("train-*")), draw))
+    write_pairs(out / "zh-neighbours.tsv", draw.sample(pairs, 50_000))
+    for name in ("tatoeba.tsv", "parallel.tsv"):  # compared with each other; and taught
+        write_pairs(out / name, trained)
+    write_pairs(out / "paraphrases.tsv", [*others_of(trained, 1), *others_of(trained, 0)])
+    write_pairs(out / "dev-translations.tsv", one_each(development))
+    write_pairs(out / "test-translations.tsv", one_each(held_out)[:1000])
+
+
+# GPT
+
+
+def poems(file: Path) -> Iterator[str]:
+    """Regular poems: four to twelve lines of five characters, or of seven."""
+    import opencc
+
+    simplify = opencc.OpenCC("t2s").convert
+    for line in lines_of(file):
+        title, author, text = (re.sub(r"\s", "", simplify(one)) for one in line.rstrip("\n").split("\t")[:3])
+        verses = [one for one in VERSE_END.split(text) if one]
+        is_regular = 4 <= len(verses) <= 12 and {len(one) for one in verses} in ({5}, {7})
+        if is_regular and len(title) <= 16 and not set(text) & set("□{}【（"):
+            yield f"《{title}》{author}：{text}"
+
+
+def share_of(files: Iterable[Path], share: float, draw: Random) -> list[list[str]]:
+    return [one for file in files for one in documents(file) if draw.random() < share]
+
+
+def stretches(files: Iterable[Path], share: float, draw: Random) -> list[list[str]]:
+    """Sixty paragraphs of a book as a document."""
+    books = (book for file in files for book in documents(file))
+    cut = (book[begin : begin + 60] for book in books for begin in range(0, len(book), 60))
+    return [one for one in cut if draw.random() < share]
+
+
+def make_gpt(data: Path, out: Path, draw: Random) -> None:
+    verse = list(poems(data / "chinese_poetry" / "tang.tsv.xz"))
+    draw.shuffle(verse)
+    write_lines(out / "poems.txt", (f"{poem}\n" for poem in verse))
+    parts = {
+        "zh": share_of(sorted((data / "zhwiki_text").glob("train-*"))[:2], 0.35, draw),
+        "en": share_of(sorted((data / "enwiki_text").glob("train-*"))[:1], 0.3, draw),
+        "books": stretches(sorted((data / "gutenberg_en").glob("train-*"))[:1], 0.45, draw),
+    }
+    for name, found in parts.items():
+        draw.shuffle(found)
+        write_lines(out / f"{name}.txt", ("\n".join(one) + "\n" for one in found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("sentences", "gpt"))
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    if not given.data.is_dir():
+        raise SystemExit(f"There is no folder {given.data}: give the corpora with --data.")
+    given.out.mkdir(parents=True, exist_ok=True)
+    {"sentences": make_sentences, "gpt": make_gpt}[given.what](given.data, given.out, Random(0))
+
+
+if __name__ == "__main__":
+    main()
