@@ -38,7 +38,7 @@ from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.models.bert import folder as hf
-from qkv.models.elmo import Elmo
+from qkv.models.elmo.network import Elmo
 from qkv.models.family import RECURS, WRITES, Loading
 from qkv.models.folders.own import read_folder
 from qkv.models.gpt.network import GPT

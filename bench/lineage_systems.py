@@ -33,7 +33,7 @@ from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.models.bert.network import Bert, BertConfig
 from qkv.models.elmo.network import BothWays, ElmoConfig
-from qkv.models.folders.weights import SkipInit
+from qkv.models.encoder import SkipInit
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.train.run_folder import folder_sha256, latest_checkpoint
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from qkv.api.index_texts import FORMAT, INDEX_FILE, OFFSET_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE
+from qkv.api.index_folder import FORMAT, INDEX_FILE, OFFSET_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE
 from qkv.api.search_index import SearchIndex
 
 K = 10

@@ -41,7 +41,7 @@ from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
 from qkv.data.batch import Batch
-from qkv.models.transformer.marian import Marian, load_marian
+from qkv.models.transformer.folder import Marian, load_marian
 from qkv.nn.cpu.precision import explain_no_int8, set_precision
 from qkv.search.beam import generate
 from qkv.search.options import GenerateConfig

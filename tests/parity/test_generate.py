@@ -15,7 +15,7 @@ import transformers
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.models.transformer.marian import load_marian
+from qkv.models.transformer.folder import load_marian
 from qkv.search.beam import generate
 from qkv.search.decoding import Stepped
 from qkv.search.options import GenerateConfig

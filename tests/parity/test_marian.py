@@ -13,7 +13,8 @@ import transformers
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.models.transformer.marian import FORCED_END, Marian, load_marian
+from qkv.models.transformer.folder import Marian, load_marian
+from qkv.models.transformer.marian import FORCED_END
 from tests.support.folders import randomise
 
 transformers.logging.set_verbosity_error()

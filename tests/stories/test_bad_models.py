@@ -5,12 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 import qkv
 from qkv.cli.main import main
 from qkv.data.labelled.examples import TextExample
 from qkv.models.folders.weights import check_sizes
+from qkv.models.word2vec.files import write_vector_file
 from tests.golden.golden import MODELS
 
 DEEP = "[" * 100_000
@@ -37,6 +39,8 @@ SIZES = [
     ("gpt", "n_layer"),
     ("gpt", "n_embd"),
     ("word2vec", "width"),
+    ("bert", "num_hidden_layers"),
+    ("bert", "intermediate_size"),
 ]
 
 
@@ -77,6 +81,7 @@ def test_sizes_that_the_weights_do_not_have(
         ("kernels", []),
         ("dropout", -1),
         ("dropout", float("nan")),
+        ("head_dropout", 5),
     ],
 )
 def test_values_that_no_encoder_has(
@@ -94,7 +99,7 @@ def test_sizes_that_do_not_matter_are_left_alone() -> None:
     check_sizes({"max_length": 10**9, "kind": "lookup", "inner_width": 128, "tied": True}, {}, Path("config.json"))
 
 
-@pytest.mark.parametrize("name", ["bert", "elmo", "gpt", "transformer", "cnn"])
+@pytest.mark.parametrize("name", ["bert", "elmo", "gpt", "transformer", "seq2seq", "cnn", "word2vec", "nnlm", "rnnlm"])
 @pytest.mark.parametrize("file", ["config.json", "qkv.json", "model.safetensors"])
 def test_json_that_nests_too_deeply(name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / name
@@ -108,8 +113,44 @@ def test_json_that_nests_too_deeply(name: str, file: str, tmp_path: Path, capsys
         assert file in refused(words, capsys)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt", "elmo", "word2vec", "transformer", "seq2seq"])
-def test_look_says_that_weights_are_not_numbers(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+TEXT = ["the cat", "--model", "{}"]
+FILE = "text,label\nthe cat,a\na dog,b\n"
+LOADING = {
+    "bert": [
+        ["fill", "the [MASK] sat", "--model", "{}"],
+        ["next", "the cat", "a dog", "--model", "{}"],
+        ["embed", *TEXT],
+        ["attention", *TEXT],
+        ["search", "index", "{}.csv", "--out", "{}.new", "--model", "{}"],
+        ["finetune", "classify", "--model", "{}", "--train", "{}.csv", "--out", "{}.new"],
+        ["train", "embed", "--model", "{}", "--data", "{}.pairs.csv", "--out", "{}.new"],
+        ["convert", "{}", "{}.new"],
+        ["look", "{}", "--save", "{}.html"],
+    ],
+    "classify": [["predict", "{}", "the cat"], ["evaluate", "{}", "{}.csv"]],
+    "tag": [["predict", "{}", "the cat"]],
+    "answer": [["predict", "{}", "the cat", "--question", "who"]],
+    "gpt": [["generate", "{}", "the"], ["embed", *TEXT], ["look", "{}", "--save", "{}.html"]],
+    "transformer": [["translate", "{}", "1 2"], ["look", "{}", "--save", "{}.html"]],
+    "seq2seq": [["translate", "{}", "1 2"], ["look", "{}", "--save", "{}.html"]],
+    "word2vec": [
+        ["similar", "cat", "--model", "{}"],
+        ["embed", *TEXT],
+        ["finetune", "classify", "--model", "{}", "--train", "{}.csv", "--out", "{}.new"],
+        ["convert", "{}", "{}.txt"],
+        ["look", "{}", "--save", "{}.html"],
+    ],
+    "nnlm": [["similar", "cat", "--model", "{}"], ["look", "{}", "--save", "{}.html"]],
+    "rnnlm": [["generate", "{}", "the"], ["embed", *TEXT]],
+    "elmo": [["embed", *TEXT], ["look", "{}", "--save", "{}.html"]],
+    "cnn": [["predict", "{}", "the cat"]],
+}
+
+
+@pytest.mark.parametrize("name", LOADING)
+def test_every_verb_says_that_weights_are_not_numbers(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / name
     shutil.copytree(MODELS / name, folder)
     weights = load_file(folder / "model.safetensors")
@@ -117,8 +158,38 @@ def test_look_says_that_weights_are_not_numbers(name: str, tmp_path: Path, capsy
     weights[broken].view(-1)[-3] = float("nan")
     weights[broken].view(-1)[-5] = float("inf")
     save_file(weights, folder / "model.safetensors")
-    said = refused(["look", str(folder), "--save", str(tmp_path / "page.html")], capsys)
-    assert "2 of the" in said and "NaN or infinite" in said and not (tmp_path / "page.html").exists()
+    (tmp_path / f"{name}.csv").write_text(FILE, "utf-8")
+    (tmp_path / f"{name}.pairs.csv").write_text("anchor,positive\n" + "the cat,a cat\na dog,the dog\n" * 9, "utf-8")
+    for words in LOADING[name]:
+        assert main([word.format(folder) for word in words]) == 2
+        said = capsys.readouterr().err.splitlines()[-1]  # some say first how they read a file
+        assert said.startswith(f"error: {folder / 'model.safetensors'}: 2 of the"), words
+        assert f"weights in {broken} are NaN or infinite" in said
+    assert not [one for one in tmp_path.iterdir() if one.suffix in (".new", ".txt", ".html")]
+
+
+def test_pretraining_from_weights_that_are_not_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(MODELS / "bert", tmp_path / "bert")
+    weights = {
+        name: tensor * float("nan") for name, tensor in load_file(tmp_path / "bert" / "model.safetensors").items()
+    }
+    save_file(weights, tmp_path / "bert" / "model.safetensors")
+    (tmp_path / "texts.txt").write_text("the cat sat\nthe dog\n\na cat\n" * 9, "utf-8")
+    shards = str(tmp_path / "shards")
+    assert main(["prepare", str(tmp_path / "texts.txt"), "--tokenizer", str(tmp_path / "bert"), "--out", shards]) == 0
+    capsys.readouterr()
+    words = ["pretrain", "bert", "--data", shards, "--init", str(tmp_path / "bert"), "--out", str(tmp_path / "run")]
+    assert "are NaN or infinite" in refused(words, capsys)
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".bin"])
+def test_a_file_of_vectors_that_are_not_numbers(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / f"vectors{suffix}"
+    write_vector_file(file, ["cat", "dog"], torch.tensor([[1.0, 2.0], [float("nan"), 1.0]]))
+    said = refused(["similar", "cat", "--model", str(file)], capsys)
+    assert str(file) in said and "'dog'" in said
 
 
 @pytest.mark.parametrize("words", [["similar", "\udcff\udcfe"], ["analogy", "the", "\udcff", "cat"]])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from qkv.models.family import WRITES, Loading
+from qkv.models.gpt.dialects import GPT_FAMILY
 from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.text.tokenizer import Tokenizer
@@ -43,7 +44,8 @@ class LoadedGPT(NamedTuple):
 
 def load_gpt(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> LoadedGPT:
     """A folder opened to write."""
-    opened = open_gpt(Path(path), Loading(dtype))
+    plan = GPT_FAMILY.plan(Path(path), True)
+    opened = open_gpt(plan, GPT_FAMILY.facts(plan), Loading(dtype))
     found = opened.ability(WRITES)
     model = found.writer
     assert isinstance(model, GPT)

@@ -13,7 +13,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from qkv.models import albert as names_of_albert
 from qkv.models import distilbert, electra, ernie
 from qkv.models import roberta as names_of_roberta
-from qkv.models.bert.engine import save_like
+from qkv.models.bert.folder import save_like
 from qkv.models.bert.likes import BertLike
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.text.backend import ROLES

@@ -1,6 +1,6 @@
 """Write a search index: texts of files or of Python, their passages, vectors, and a graph for approximate search.
 
-The folder is described in search_index.py. Texts are written first and are read from there for their vectors: so an
+The folder is described in index_folder.py. Texts are written first and are read from there for their vectors: so an
 error in the last line of a file is found before the work, the number of texts is known, and memory stays bounded. The
 graph alone is in memory as a whole while it is built.
 """
@@ -20,6 +20,7 @@ import numpy as np
 
 from qkv.api.embed_files import NpyWriter, embed_parts, is_table, open_rows
 from qkv.api.embedder import CHARACTERS_PER_CHUNK, TEXTS_PER_CHUNK, is_missing
+from qkv.api.index_folder import FORMAT, GRAPH_FILE, INDEX_FILE, OFFSET_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE
 from qkv.api.model import HUB_CACHE, Model
 from qkv.api.predict import is_file, is_folder, is_frame, list_documents
 from qkv.api.table_files import json_value
@@ -44,10 +45,6 @@ from qkv.text.tokenizer import Encoded
 from qkv.text.unknown import UnknownCounter
 from qkv.train.run_folder import folder_sha256
 
-INDEX_FILE, VECTOR_FILE, PASSAGE_FILE = "index.json", "vectors.npy", "passages.npy"
-TEXT_FILE, OFFSET_FILE, GRAPH_FILE = "texts.jsonl", "offsets.npy", "graph.usearch"
-FORMAT = 1
-"""Version of the folder."""
 PASSAGE = 128
 """Tokens of a passage. Longer ones mix subjects in one vector."""
 _LISTED = 5  # texts without a vector, of which the others are counted

@@ -1,13 +1,7 @@
 """`SearchIndex`: find texts by meaning. A text is found by the cosine of its vector and that of the query.
 
-An index is a folder with all that a search needs but the model; the files that were indexed may be moved:
-
-    index.json      sizes, sources, and the model with the hash of its files; written last
-    vectors.npy     (P, D) float16, unit length, mapped into memory
-    passages.npy    (P, 3) int64: number of the text, start and end of the passage in characters
-    texts.jsonl     one object a text: text, file, line, columns
-    offsets.npy     (N + 1,) int64: where each line of texts.jsonl begins
-    graph.usearch   only with `approximate`: a graph of neighbours (HNSW, Malkov and Yashunin 2016)
+An index is a folder with all that a search needs but the model (index_folder.py); the files that were indexed may be
+moved.
 
 A text above `passage` tokens is cut into passages that overlap, as windows are (data/windows.py), at the ends of words.
 Each has its vector; a text is as near to a query as its nearest passage.
@@ -35,25 +29,12 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.api.embedder import html_table, join_embeddings
-from qkv.api.index_texts import (
-    FORMAT,
-    GRAPH_FILE,
-    INDEX_FILE,
-    OFFSET_FILE,
-    PASSAGE_FILE,
-    TEXT_FILE,
-    VECTOR_FILE,
-    BuiltIndex,
-    Files,
-    Record,
-    import_usearch,
-    write_index,
-)
+from qkv.api.index_folder import GRAPH_FILE, OFFSET_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE, read_manifest
+from qkv.api.index_texts import BuiltIndex, Files, Record, import_usearch, write_index
 from qkv.api.model import Model, load, load_for
 from qkv.data.batch import Watch
 from qkv.data.labelled.tables import column_key
-from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import read_object
+from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, HAS_TASK
 from qkv.models.folders.hub import default_model
 from qkv.text.unknown import UnknownCounter
@@ -235,7 +216,7 @@ class SearchIndex:
         """Open an index. Its model is loaded for the first query, from where it was when the index was built; `model`
         is another place for the same files."""
         path = Path(os.path.expanduser(folder))
-        return cls(path, _read_manifest(path), model, device=device, threads=threads)
+        return cls(path, read_manifest(path), model, device=device, threads=threads)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -474,34 +455,3 @@ def _reranked(hits: Hits, ranker: _Reranker) -> list[Hit]:
     scores = ranker.scores(hits.query, [one.text for one in hits])
     found = [replace(one, score=score) for one, score in zip(hits, scores, strict=True)]
     return sorted(found, key=lambda one: (-one.score, -one.similarity))
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Check the files of an index against its index.json."""
-    advice = "Build one with: qkv search index FILES --out INDEX."
-    with reading(folder):
-        if not folder.is_dir():
-            near = [one.name for one in folder.parent.iterdir() if one.is_dir()] if folder.parent.is_dir() else []
-            raise InputError(f"There is no index {folder}.{did_you_mean(folder.name, near)} {advice}")
-        if not (folder / INDEX_FILE).is_file():
-            if (folder / VECTOR_FILE).is_file():
-                raise InputError(f"{folder} is not whole: {INDEX_FILE}, which is written last, is missing. {advice}")
-            raise InputError(f"{folder} is not a search index: it has no {INDEX_FILE}. {advice}")
-    facts = read_object(folder / INDEX_FILE)
-    if facts.get("format") != FORMAT:
-        raise InputError(
-            f"{folder / INDEX_FILE} has the format {facts.get('format')!r}; this version of qkv reads {FORMAT}. Build "
-            "the index again."
-        )
-    missing = [one for one in ("model", "files", "width", "n_texts", "n_passages", "approximate") if one not in facts]
-    if missing:
-        raise InputError(f"{folder / INDEX_FILE} is damaged: it has no {missing[0]}. Build the index again.")
-    for name, size in facts["files"].items():
-        with reading(folder / name):
-            found = (folder / name).stat().st_size if (folder / name).is_file() else None
-        if found != size:
-            had = "is not there" if found is None else f"has {found:,} bytes"
-            raise InputError(
-                f"{folder} is not whole: {name} {had}, and had {size:,} when it was written. Copy or build it again."
-            )
-    return facts

@@ -42,9 +42,9 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
             "vocabulary": _vocabulary(train.tokenizer()),
         }
     if (folder / "index.json").is_file() and (folder / "vectors.npy").is_file():
-        from qkv.api.search_index import SearchIndex
+        from qkv.api.index_folder import read_manifest
 
-        index = SearchIndex.open(folder).facts
+        index = read_manifest(folder)
         known = ("n_texts", "n_passages", "width", "dtype", "model", "sources")
         return {"path": str(folder), "holds": "index", **{name: index.get(name) for name in known}}
     # a folder with weights is a model without its config.json

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn import Module
 
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
@@ -39,7 +38,6 @@ from qkv.models.family import (
 )
 from qkv.models.folders import hub
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
-from qkv.models.folders.weights import check_finite
 from qkv.models.table import describe_model, open_model
 from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import detect_task
@@ -157,17 +155,11 @@ class Subject:
 
     def load(self) -> None:
         """Load the weights. Raises InputError if they are unusable, NaN and infinite ones included."""
-        networks: list[Module] = []
-        if self.is_table:
-            check_finite({"vectors": self.vectors.vectors}, self.path)
-        else:
-            networks.append(self.translator.network if self.translates else self.model.network)
+        _ = self.vectors if self.is_table else self.network
         if self.has(PREDICTS_NEXT):
-            networks.append(self.predicts_next.network)
+            _ = self.predicts_next
         elif self.has(RECURS) and not self.translates:
-            networks.append(self.recurrent)
-        for network in networks:
-            check_finite(dict(network.named_parameters()), self.path)
+            _ = self.recurrent
 
     def refusal(self, code: str, why: str) -> RefusalError:
         return RefusalError(

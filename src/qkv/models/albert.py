@@ -1,8 +1,7 @@
 """ALBERT (Lan et al. 2020): narrow tables, a projection, and blocks that run several times."""
 
-from qkv.models.bert.engine import family_of_bert
-from qkv.models.bert.folder import FIXED, HEAD_KEYS, KEYS, SIZES
-from qkv.models.bert.likes import Architecture, BertLike, usual_classes
+from qkv.models.bert.likes import FIXED, HEAD_KEYS, KEYS, SIZES, Architecture, BertLike, usual_classes
+from qkv.models.bert.plan import family_of_bert
 from qkv.models.folders.fields import NEUTRAL, Fields
 
 _BLOCK = "encoder.albert_layer_groups.{i}.albert_layers.0."

@@ -1,8 +1,7 @@
 """DistilBERT (Sanh et al. 2019): half of BERT's layers, no segments, and a head of its own for texts."""
 
-from qkv.models.bert.engine import family_of_bert
-from qkv.models.bert.folder import FIXED
-from qkv.models.bert.likes import Architecture, BertLike, usual_classes
+from qkv.models.bert.likes import FIXED, Architecture, BertLike, usual_classes
+from qkv.models.bert.plan import family_of_bert
 from qkv.models.folders.fields import CARRIED, NEUTRAL, Fields
 
 _LAYER = "transformer.layer.{i}."

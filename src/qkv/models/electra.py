@@ -1,8 +1,7 @@
 """ELECTRA (Clark et al. 2020): BERT with narrow tables, whose discriminator finds words that were replaced."""
 
-from qkv.models.bert.engine import family_of_bert
-from qkv.models.bert.folder import FIXED, KEYS, SIZES
-from qkv.models.bert.likes import Architecture, BertLike, usual_classes
+from qkv.models.bert.likes import FIXED, KEYS, SIZES, Architecture, BertLike, usual_classes
+from qkv.models.bert.plan import family_of_bert
 from qkv.models.folders.fields import CARRIED, NEUTRAL, Fields
 
 _SUMMARY = "qkv's ELECTRA chooses by the first vector of a row, a dense layer and gelu"

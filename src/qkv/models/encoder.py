@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from qkv.data.batch import Batch, Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
@@ -217,3 +218,26 @@ def initialise(module: nn.Module, std: float) -> None:
         nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+
+
+class SkipInit(TorchFunctionMode):
+    """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
+
+    There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
+    megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
+    """
+
+    WRITES = frozenset(
+        {
+            *("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_", "constant_", "zeros_", "ones_"),
+            *("fill_", "zero_", "add_", "mul_", "clamp_", "erfinv_"),  # how torch draws from a cut normal
+        }
+    )
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if getattr(func, "__name__", "") in self.WRITES:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)

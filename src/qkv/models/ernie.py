@@ -2,22 +2,21 @@
 
 from dataclasses import replace
 
-from qkv.models.bert import folder
-from qkv.models.bert.engine import family_of_bert
-from qkv.models.bert.likes import classes_with_next_sentence
+from qkv.models.bert.likes import BERT_NAMES, FIXED, KEYS, SIZES, classes_with_next_sentence
+from qkv.models.bert.plan import family_of_bert
 from qkv.models.folders.fields import Fields
 
 ERNIE_NAMES = replace(
-    folder.BERT_NAMES,
+    BERT_NAMES,
     name="ernie",
     title="ERNIE",
     prefix="ernie.",
     fields=Fields(
-        folder.SIZES | {"task_type_vocab_size": "task_types", "use_task_id": "adds_task_type"},
+        SIZES | {"task_type_vocab_size": "task_types", "use_task_id": "adds_task_type"},
         {"task_type_vocab_size": 3},
-        folder.FIXED,
+        FIXED,
     ),
     classes=classes_with_next_sentence("Ernie"),
-    keys=folder.KEYS | {"embedding.task": ("embeddings.task_type_embeddings",)},
+    keys=KEYS | {"embedding.task": ("embeddings.task_type_embeddings",)},
 )
 ERNIE = family_of_bert(ERNIE_NAMES)

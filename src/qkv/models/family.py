@@ -10,32 +10,35 @@ file, made of a network and facts about it (Encodes, Fills, PredictsNext, HasTas
 families do in their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of
 the network itself, which yields its layers: these abilities give the network.
 
-Not here: importing a family (models/table.py does, when a folder of it is met).
+Not here: importing a family (models/table.py does, when a folder of it is met). Describing a folder needs no torch:
+here it is imported for types, and where a method computes.
 
 Shapes: R rows, N tokens of all rows, M of them, D width, V vocabulary, E width of a table.
 """
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
-import torch
-from torch import Tensor, nn
-
-from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.encoder import WithHeads, initialise
 from qkv.models.folders.fields import SentenceFiles
 from qkv.models.folders.own import collect_facts
-from qkv.models.folders.weights import SkipInit
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Encoded, Tokenizer
 
-if TYPE_CHECKING:  # for what translates alone
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from qkv.data.batch import Batch
     from qkv.data.pairs.batching import Languages
+    from qkv.models.encoder import WithHeads
     from qkv.search.options import GenerateConfig
 
 _A = TypeVar("_A")
@@ -50,8 +53,8 @@ MOST_SPELLED = 1 << 20
 class Loading:
     """How a folder is opened."""
 
-    dtype: torch.dtype = torch.float32
-    device: torch.device = field(default_factory=partial(torch.device, "cpu"))
+    dtype: torch.dtype = field(default_factory=lambda: import_module("torch").float32)
+    device: torch.device = field(default_factory=lambda: import_module("torch").device("cpu"))
     precision: str = "fp32"  # of `Writes` and `Translates` on a CPU (nn/cpu/precision.py)
     spelled: int | None = (
         MOST_SPELLED  # words that an open vocabulary remembers; None: all, as a fine-tuning run needs them
@@ -106,6 +109,8 @@ class Encodes:
 
     def has_vector(self, ids: Tensor) -> Tensor:
         """(N,) → (N,) whether each token has a vector, on a CPU"""
+        import torch
+
         return torch.ones_like(ids, dtype=torch.bool) if self.known is None else self.known[ids]
 
 
@@ -174,9 +179,9 @@ class Writes:
 @dataclass(frozen=True)
 class Translates:
     network: Any  # search/decoding.py: EncoderDecoder, a module
-    languages: "Languages"
+    languages: Languages
     max_length: int  # tokens of a source, its end among them
-    decoding: "GenerateConfig"  # what its makers decode with
+    decoding: GenerateConfig  # what its makers decode with
     source_language: str = ""
     target_language: str = ""
     aligns: bool = True  # gives attention to read alignments from
@@ -275,6 +280,10 @@ class TakesHead:
         """Whether all that a new head adds to the folder is one linear layer."""
         if self.draws_whole:
             return False
+        import torch
+
+        from qkv.models.encoder import SkipInit
+
         with torch.device("meta"), SkipInit():
             built = self.build(Head(head, 1, 0))
         return built.encoder.pooler is None or self.has_pooler(head)
@@ -285,6 +294,10 @@ class TakesHead:
 
     def with_head(self, head: Head) -> Headed:
         """The encoder with a new head, drawn by the seed."""
+        import torch
+
+        from qkv.models.encoder import SkipInit, initialise
+
         left_out, state = self.left_out(head), self._state()
         known = {name: state[name] for name in state if name.startswith("encoder.") and not name.startswith(left_out)}
         known |= head.begin
@@ -484,13 +497,18 @@ def _itself(part: _A) -> _A:
 
 
 @dataclass(frozen=True)
-class Family:
+class Family(Generic[_A]):
+    """How a folder is described, from headers and without torch. models/table.py says what opens it."""
+
     name: str  # the key of the table
     model_types: tuple[str, ...]  # of config.json
     about: Phrase  # for cards and messages
-    describe: Callable[[Path], Facts]  # headers only
-    open: Callable[[Path, Loading], Opened]
+    plan: Callable[[Path, bool], _A]  # what a folder holds, checked; True: tensors that are stored twice are compared
+    facts: Callable[[_A], Facts]
     info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
+
+    def describe(self, path: Path) -> Facts:
+        return self.facts(self.plan(path, False))
 
 
 def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:

@@ -6,9 +6,8 @@ a pooler of the encoder.
 
 from dataclasses import replace
 
-from qkv.models.bert.engine import family_of_bert
-from qkv.models.bert.folder import FIXED, KEYS, SIZES
-from qkv.models.bert.likes import Architecture, BertLike, usual_classes
+from qkv.models.bert.likes import FIXED, KEYS, SIZES, Architecture, BertLike, usual_classes
+from qkv.models.bert.plan import family_of_bert
 from qkv.models.folders.fields import Fields
 
 

@@ -1,4 +1,5 @@
-"""Every family of models, one line each. A family is imported when a folder of it is opened."""
+"""Every family of models, one line each. A family is imported when a folder of it is met: to describe it what needs no
+torch, to open it the rest."""
 
 import os
 from functools import cache
@@ -16,41 +17,50 @@ if TYPE_CHECKING:
 
 class FamilyEntry(NamedTuple):
     model_types: tuple[str, ...]  # of config.json
-    module: str
-    record: str  # of its Family, in that module
+    record: str  # its Family, by which a folder is described without torch: module of this package, and name
+    opening: str  # a function: plan of the Family, facts, loading → Opened
 
 
 FAMILIES: dict[str, FamilyEntry] = {
-    "word2vec": FamilyEntry(("word2vec",), "qkv.models.word2vec.folder", "WORD2VEC"),
-    "nnlm": FamilyEntry(("nnlm",), "qkv.models.nnlm.folder", "NNLM_FAMILY"),
-    "rnnlm": FamilyEntry(("rnnlm",), "qkv.models.rnnlm.folder", "RNNLM_FAMILY"),
-    "elmo": FamilyEntry(("elmo",), "qkv.models.elmo.folder", "ELMO"),
-    "plain": FamilyEntry(("reader",), "qkv.models.plain.folder", "PLAIN_FAMILY"),
-    "seq2seq": FamilyEntry(("qkv-seq2seq",), "qkv.models.transformer.folder", "SEQ2SEQ"),
-    "transformer": FamilyEntry(("qkv-transformer",), "qkv.models.transformer.folder", "TRANSFORMER"),
-    "marian": FamilyEntry(("marian",), "qkv.models.transformer.marian", "MARIAN"),
-    "gpt": FamilyEntry(("gpt2", "openai-gpt"), "qkv.models.gpt.folder", "GPT_FAMILY"),
-    "bert": FamilyEntry(("bert",), "qkv.models.bert.folder", "BERT"),
-    "roberta": FamilyEntry(("roberta",), "qkv.models.roberta", "ROBERTA"),
-    "xlm-roberta": FamilyEntry(("xlm-roberta",), "qkv.models.roberta", "XLM_ROBERTA"),
-    "distilbert": FamilyEntry(("distilbert",), "qkv.models.distilbert", "DISTILBERT"),
-    "electra": FamilyEntry(("electra",), "qkv.models.electra", "ELECTRA"),
-    "albert": FamilyEntry(("albert",), "qkv.models.albert", "ALBERT"),
-    "ernie": FamilyEntry(("ernie",), "qkv.models.ernie", "ERNIE"),
+    "word2vec": FamilyEntry(("word2vec",), "plain.config:WORD2VEC", "word2vec.folder:open_word2vec"),
+    "nnlm": FamilyEntry(("nnlm",), "plain.config:NNLM_FAMILY", "nnlm.folder:open_nnlm"),
+    "rnnlm": FamilyEntry(("rnnlm",), "plain.config:RNNLM_FAMILY", "rnnlm.folder:open_rnnlm"),
+    "elmo": FamilyEntry(("elmo",), "plain.config:ELMO", "elmo.folder:open_elmo"),
+    "plain": FamilyEntry(("reader",), "plain.config:PLAIN_FAMILY", "plain.folder:open_plain"),
+    "seq2seq": FamilyEntry(("qkv-seq2seq",), "transformer.config:SEQ2SEQ", "transformer.folder:open_translation"),
+    "transformer": FamilyEntry(
+        ("qkv-transformer",),
+        "transformer.config:TRANSFORMER",
+        "transformer.folder:open_translation",
+    ),
+    "marian": FamilyEntry(("marian",), "transformer.marian:MARIAN", "transformer.folder:open_marian"),
+    "gpt": FamilyEntry(("gpt2", "openai-gpt"), "gpt.dialects:GPT_FAMILY", "gpt.folder:open_gpt"),
+    "bert": FamilyEntry(("bert",), "bert.plan:BERT", "bert.folder:open_bert"),
+    "roberta": FamilyEntry(("roberta",), "roberta:ROBERTA", "bert.folder:open_bert"),
+    "xlm-roberta": FamilyEntry(("xlm-roberta",), "roberta:XLM_ROBERTA", "bert.folder:open_bert"),
+    "distilbert": FamilyEntry(("distilbert",), "distilbert:DISTILBERT", "bert.folder:open_bert"),
+    "electra": FamilyEntry(("electra",), "electra:ELECTRA", "bert.folder:open_bert"),
+    "albert": FamilyEntry(("albert",), "albert:ALBERT", "bert.folder:open_bert"),
+    "ernie": FamilyEntry(("ernie",), "ernie:ERNIE", "bert.folder:open_bert"),
 }
-VECTOR_FILES = "qkv.models.word2vec.folder"
-"""A file of word vectors is no folder: where `describe_vectors` and `open_vectors` are."""
+_VECTOR_FILES = FamilyEntry((), "plain.config:describe_vectors", "word2vec.folder:open_vectors")
+"""A file of word vectors is no folder."""
 
 
 @cache
-def load_family(name: str) -> "Family":
+def load_family(name: str) -> "Family[Any]":
     if name not in FAMILIES:
         raise InputError(f"There is no family of models '{name}'.{did_you_mean(name, FAMILIES)}")
-    family: Family = getattr(import_module(FAMILIES[name].module), FAMILIES[name].record)
+    family: Family[Any] = _import(FAMILIES[name].record)
     return family
 
 
-def detect_family(path: Path) -> "Family":
+def _import(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"qkv.models.{module}"), name)
+
+
+def detect_family(path: Path) -> "Family[Any]":
     """The family of a folder, from config.json. The oldest folders of BERT have no model_type."""
     file = path / "config.json"
     if not path.is_dir():
@@ -76,7 +86,7 @@ def describe_model(path: str | os.PathLike[str]) -> "Facts":
     place = Path(os.path.expanduser(path))
     with reading(place):
         if place.is_file():
-            found: Facts = import_module(VECTOR_FILES).describe_vectors(place)
+            found: Facts = _import(_VECTOR_FILES.record)(place)
             return found
         return detect_family(place).describe(place)
 
@@ -87,10 +97,14 @@ def open_model(path: str | os.PathLike[str], loading: "Loading | None" = None) -
 
     place, how = Path(os.path.expanduser(path)), loading or Loading()
     with reading(place):
+        opened: Opened
         if place.is_file():
-            found: Opened = import_module(VECTOR_FILES).open_vectors(place, how)
-            return found
-        return detect_family(place).open(place, how)
+            opened = _import(_VECTOR_FILES.opening)(place, how)
+        else:
+            family = detect_family(place)
+            plan = family.plan(place, True)
+            opened = _import(FAMILIES[family.name].opening)(plan, family.facts(plan), how)
+        return opened
 
 
 def _unsupported(file: Path, model_type: object) -> InputError:
@@ -107,12 +121,12 @@ def _unsupported(file: Path, model_type: object) -> InputError:
 # Pretraining
 
 _PRETRAININGS = {
-    "bert": "qkv.models.bert.pretrain:PRETRAINING_BERT",
-    "word2vec": "qkv.models.word2vec.pretrain:PRETRAINING_WORD2VEC",
-    "elmo": "qkv.models.elmo.pretrain:PRETRAINING_ELMO",
-    "nnlm": "qkv.models.nnlm.pretrain:PRETRAINING_NNLM",
-    "rnnlm": "qkv.models.nnlm.pretrain:PRETRAINING_RNNLM",
-    "gpt": "qkv.models.gpt.pretrain:PRETRAINING_GPT",
+    "bert": "bert.pretrain:PRETRAINING_BERT",
+    "word2vec": "word2vec.pretrain:PRETRAINING_WORD2VEC",
+    "elmo": "elmo.pretrain:PRETRAINING_ELMO",
+    "nnlm": "nnlm.pretrain:PRETRAINING_NNLM",
+    "rnnlm": "nnlm.pretrain:PRETRAINING_RNNLM",
+    "gpt": "gpt.pretrain:PRETRAINING_GPT",
 }
 """How each is trained, as a `Pretraining` (models/pretraining.py): its module and its name there."""
 PRETRAINED = tuple(_PRETRAININGS)
@@ -120,8 +134,7 @@ PRETRAINED = tuple(_PRETRAININGS)
 
 @cache
 def load_pretraining(model: str) -> "Pretraining[Any, Any]":
-    module, _, name = _PRETRAININGS[model].partition(":")
-    found: Pretraining[Any, Any] = getattr(import_module(module), name)
+    found: Pretraining[Any, Any] = _import(_PRETRAININGS[model])
     return found
 
 

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from qkv.api.vector_scores import load_vectors
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.family import ENCODES, FEEDS, Loading
+from qkv.models.plain.network import build_features
 from qkv.models.table import open_model
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.gpt_folders import VOCABULARIES, load_gpt, make_gpt
@@ -38,7 +40,7 @@ def by_hand(folder: Path, text: str) -> torch.Tensor:
     """(tokens, layers, width), of the text between its marks"""
     opened = open_model(folder)
     below, tokenizer = opened.ability(FEEDS), opened.tokenizer
-    network = below.features.vectors(tokenizer)
+    network: Any = build_features(below.features, tokenizer)
     network.network.load_state_dict(below.weights())
     batch = Batch.of([tokenizer.encode(text).ids])
     with torch.inference_mode():

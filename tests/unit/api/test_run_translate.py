@@ -15,8 +15,8 @@ from qkv.nn.cpu.precision import explain_no_int8
 from qkv.search.options import GenerateConfig
 from qkv.train.log import Silent
 from tests.support.folders import randomise
+from tests.support.marian_folders import FIELDS, SMALL, tensors_of
 from tests.support.translation_runs import digit_files, settings
-from tests.unit.models.transformer.test_marian import FIELDS, SMALL, tensors_of
 from tests.unit.text.test_sentencepiece import MODEL, WORDS
 
 pytestmark = pytest.mark.usefixtures("one_thread")

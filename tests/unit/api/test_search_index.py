@@ -13,7 +13,8 @@ import pytest
 
 import qkv.api.search_index as search_index
 from qkv import InputError, Model, SearchIndex, load
-from qkv.api.index_texts import INDEX_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE, Files
+from qkv.api.index_folder import INDEX_FILE, PASSAGE_FILE, TEXT_FILE, VECTOR_FILE
+from qkv.api.index_texts import Files
 from tests.support.folders import make_folder
 from tests.support.task_folders import task_folder
 

@@ -18,7 +18,7 @@ from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.search.options import GenerateConfig
 from tests.support.folders import make_folder, randomise
 from tests.support.inside_folders import TEXT, translator
-from tests.unit.models.transformer.test_marian import FIELDS, SMALL, tensors_of
+from tests.support.marian_folders import FIELDS, SMALL, tensors_of
 from tests.unit.text.test_sentencepiece import MODEL, WORDS
 
 pytestmark = pytest.mark.usefixtures("one_thread")

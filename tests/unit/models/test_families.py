@@ -12,9 +12,11 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from qkv.api.search_index import SearchIndex
 from qkv.api.vector_scores import load_vectors
 from qkv.cli.main import main
 from qkv.data.batch import Batch
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.errors import InputError
 from qkv.models.bert.folder import load
 from qkv.models.family import (
@@ -38,9 +40,11 @@ from qkv.models.family import (
 from qkv.models.table import FAMILIES, describe_model, load_family, open_model
 from qkv.text.tokenizer import Tokenizer
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
-from tests.support.folders import make_folder
+from tests.support.folders import make_folder, make_tokenizer
 from tests.support.gpt_folders import make_gpt
 from tests.support.inside_folders import reader, translator
+from tests.support.like_folders import RECORDS, make_like_folder
+from tests.support.marian_folders import make_marian
 from tests.support.word_vectors import make_vectors_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -247,6 +251,35 @@ def test_a_plain_encoder_is_opened_without_the_compiler_of_torch(tmp_path: Path)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_table_imports_no_torch() -> None:
-    code = "import sys, qkv.models.table; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def _everything(folder: Path) -> list[Path]:
+    """A folder of every family, a run, a tokenizer, shards and a search index."""
+    for name, make in MAKERS.items():
+        make(folder / name)
+    for name in RECORDS:
+        make_like_folder(folder / name, name)
+    make_marian(folder / "marian")
+    (folder / "run" / "model").mkdir(parents=True)
+    (folder / "run" / "config.toml").touch()
+    for file in (folder / "gpt").iterdir():
+        (folder / "run" / "model" / file.name).write_bytes(file.read_bytes())
+    make_tokenizer().save(folder / "tokenizer")
+    (folder / "texts.txt").write_text("the cat sat\n\nthe dog\n", encoding="utf-8")
+    prepare_corpus([folder / "texts.txt"], make_tokenizer(), folder / "shards")
+    SearchIndex.build(["the cat"], folder / "index", folder / "bert")
+    return [one for one in sorted(folder.iterdir()) if one.is_dir()]
+
+
+def test_folders_are_described_without_torch(tmp_path: Path) -> None:
+    """`qkv info` is what people type most, and torch takes a second to import."""
+    folders = _everything(tmp_path)
+    assert set(FAMILIES) <= {one.name for one in folders}
+    code = """if True:
+        import sys
+        from qkv.cli.main import main
+        for folder in sys.argv[1:]:
+            for how in ([], ["--json"]):
+                assert main(["info", folder, *how]) == 0, folder
+                assert "torch" not in sys.modules, folder"""
+    done = subprocess.run([sys.executable, "-c", code, *map(str, folders)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(f'"path": "{one}' in done.stdout for one in folders)

@@ -200,9 +200,11 @@ def _workers(workers: int | None, job: EncodeJob, files: Sequence[SourceFile]) -
         return 1
     if workers is not None:
         return workers
+    if sum(source.size for source in files) <= _SMALL:
+        return 1
     from qkv.train.device import count_cores  # imports torch, which a process that encodes does not need
 
-    return count_cores() if sum(source.size for source in files) > _SMALL else 1
+    return count_cores()
 
 
 def _describe_file(source: SourceFile) -> dict[str, Any]:

@@ -1,6 +1,15 @@
-"""BERT (Devlin et al. 2019)."""
+"""BERT (Devlin et al. 2019).
 
-from qkv.models.bert.network import PRESETS as PRESETS
-from qkv.models.bert.network import Bert as Bert
-from qkv.models.bert.network import BertConfig as BertConfig
-from qkv.models.bert.network import BertWithHeads as BertWithHeads
+Names of its network are imported when they are used: a folder is described without torch.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_SHOWN = ("PRESETS", "Bert", "BertConfig", "BertWithHeads")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SHOWN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("qkv.models.bert.network"), name)

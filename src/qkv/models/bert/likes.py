@@ -2,9 +2,10 @@
 
 A record (`BertLike`) says what transformers calls things: fields of config.json, tensors, heads, classes. It is read
 from left to right to save and back to load. Names of tensors are written without the prefix (`bert.`, `roberta.`) that
-every class but the bare one puts before the encoder's.
+every class but the bare one puts before the encoder's. BERT's own is at the end of the file; those of its relatives,
+which take tables of it over, have a file each (models/roberta.py, …).
 
-What this file does NOT do: read weights (engine.py), or compute anything (network.py).
+What this file does NOT do: check a folder (plan.py), read weights (folder.py), or compute anything (network.py).
 """
 
 from collections import Counter
@@ -15,8 +16,8 @@ from typing import Any, NamedTuple
 
 from qkv.errors import InputError, did_you_mean, listed
 from qkv.files import read_object
-from qkv.models.bert.network import BertConfig
-from qkv.models.folders.fields import Fields, read_labels, write_labels
+from qkv.models.bert.config import BertConfig, is_projected
+from qkv.models.folders.fields import NEUTRAL, Fields, read_labels, write_labels
 from qkv.report.bilingual import Phrase
 
 WEIGHT_AND_BIAS = ("weight", "bias")
@@ -98,7 +99,7 @@ class BertLike:
         absent = {
             "embedding.segment": not config.segments,
             "embedding.task": not (config.adds_task_type and config.task_types),
-            "embedding.project": not (config.is_projected or config.table_width != config.width),
+            "embedding.project": not is_projected(config),
         }
         parts: dict[str, tuple[str, ...]] = {}
         for ours, theirs in self.keys.items():
@@ -251,3 +252,79 @@ class FolderConfig:
     labels: tuple[str, ...] | None  # None when config.json has none
     carried: dict[str, Any]  # what a save should write back as it was
     notes: tuple[str, ...]
+
+
+# BERT's own names. One of our attention's products is theirs of query, key and value, which lie one under the other.
+
+SIZES: dict[str, str] = {
+    "vocab_size": "vocabulary_size",
+    "num_hidden_layers": "layers",
+    "hidden_size": "width",
+    "num_attention_heads": "heads",
+    "intermediate_size": "inner_width",
+    "max_position_embeddings": "max_length",
+    "type_vocab_size": "segments",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "classifier_dropout": "head_dropout",
+    "hidden_act": "activation",
+    "layer_norm_eps": "norm_epsilon",
+    "initializer_range": "initial_std",
+    "tie_word_embeddings": "tied",
+    "pad_token_id": "pad_id",
+}
+FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "position_embedding_type": (("absolute", None), "qkv's BERT has learned absolute positions"),
+    "is_decoder": ((False, None), "qkv's BERT reads in both directions"),
+    "add_cross_attention": ((False, None), "qkv's BERT is an encoder alone"),
+    "is_encoder_decoder": ((False, None), "qkv's BERT is an encoder alone"),
+    "pruned_heads": (({}, None), "qkv's BERT keeps all heads of a layer"),
+    "quantization_config": ((None,), "qkv reads float weights"),
+    "per_layer_config": ((None, {}), "qkv's BERT has layers of one shape"),
+}
+_POOLERS = frozenset(
+    {
+        *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+        *("pooler_size_per_head", "pooler_type"),
+    }
+)
+"""Of Google, for a pooler that was never used."""
+
+_LAYER = "encoder.layer.{i}."
+KEYS: dict[str, tuple[str, ...]] = {
+    "embedding.token": ("embeddings.word_embeddings",),
+    "embedding.segment": ("embeddings.token_type_embeddings",),
+    "embedding.position": ("embeddings.position_embeddings",),
+    "embedding.norm": ("embeddings.LayerNorm",),
+    "blocks.{i}.attention.qkv": (
+        f"{_LAYER}attention.self.query",
+        f"{_LAYER}attention.self.key",
+        f"{_LAYER}attention.self.value",
+    ),
+    "blocks.{i}.attention.out": (f"{_LAYER}attention.output.dense",),
+    "blocks.{i}.attention_norm": (f"{_LAYER}attention.output.LayerNorm",),
+    "blocks.{i}.feed_forward.up": (f"{_LAYER}intermediate.dense",),
+    "blocks.{i}.feed_forward.down": (f"{_LAYER}output.dense",),
+    "blocks.{i}.feed_forward_norm": (f"{_LAYER}output.LayerNorm",),
+}
+HEAD_KEYS: dict[str, dict[str, str]] = {
+    "masked": {"dense": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"},
+    "next_sentence": {"linear": "cls.seq_relationship"},
+    "sequence": {"linear": "classifier"},
+    "token": {"linear": "classifier"},
+    "choice": {"linear": "classifier"},
+    "span": {"linear": "qa_outputs"},
+}
+
+BERT_NAMES = BertLike(
+    name="bert",
+    title="BERT",
+    prefix="bert.",
+    fields=Fields(SIZES, fixed=FIXED, neutral=NEUTRAL | _POOLERS),
+    classes=classes_with_next_sentence("Bert"),
+    keys=KEYS,
+    heads=HEAD_KEYS,
+    masked_bias="cls.predictions.bias",
+    decoder="cls.predictions.decoder",
+    decoder_bias="cls.predictions.decoder.bias",
+)

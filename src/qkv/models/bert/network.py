@@ -15,17 +15,16 @@ Shapes: B rows, T tokens, N tokens of all rows, D width, H heads, V vocabulary; 
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.config import apply_preset, check_known
 from qkv.data.batch import Batch, Packing
-from qkv.errors import InputError
+from qkv.models.bert.config import PRESETS as PRESETS
+from qkv.models.bert.config import BertConfig as BertConfig
+from qkv.models.bert.config import is_projected
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
 from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock
 from qkv.nn.gpu import layers
@@ -100,66 +99,6 @@ class InputEmbedding(nn.Module):
 # The network
 
 
-@dataclass(frozen=True)
-class BertConfig:
-    vocabulary_size: int = 30_522
-    layers: int = 12
-    width: int = 768
-    heads: int = 12
-    inner_width: int = 3_072
-    max_length: int = 512
-    segments: int = 2
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    head_dropout: float | None = None  # of the task heads; None: as `dropout`
-    activation: str = "gelu"
-    norm_epsilon: float = 1e-12
-    initial_std: float = 0.02
-    tied: bool = True  # the masked head predicts with the input embedding
-    pad_id: int = 0
-    # what networks of its kind have otherwise
-    embedding_width: int | None = None  # of the tables; None: as `width`
-    is_projected: bool = False  # between tables and blocks stands a linear layer, even where widths are the same
-    position_offset: int = 0  # rows of the position table before that of the first token
-    task_types: int = 0  # rows of a fourth table
-    adds_task_type: bool = False  # and whether its first is added to every token
-    groups: int | None = None  # blocks with weights of their own; None: one a layer
-    dense_activation: str = "tanh"  # between the first vector of a row and a head
-    drops_before_dense: bool = False
-    masked_activation: str | None = None  # None: as `activation`
-
-    def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
-        if not 1 <= self.own_layers <= self.layers:
-            raise InputError(f"{self.own_layers} groups of weights do not fit {self.layers} layers.")
-        check_known(self, activation=ACTIVATION_FUNCTIONS)
-
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        """A published size by name: BERT base and large, and Google's small ones (Turc et al. 2019)."""
-        return cls(**apply_preset(PRESETS, name, changes))
-
-    @property
-    def table_width(self) -> int:
-        return self.width if self.embedding_width is None else self.embedding_width
-
-    @property
-    def own_layers(self) -> int:
-        """Blocks with weights of their own."""
-        return self.layers if self.groups is None else self.groups
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"layers": 2, "width": 128, "heads": 2, "inner_width": 512},
-    "mini": {"layers": 4, "width": 256, "heads": 4, "inner_width": 1_024},
-    "small": {"layers": 4, "width": 512, "heads": 8, "inner_width": 2_048},
-    "medium": {"layers": 8, "width": 512, "heads": 8, "inner_width": 2_048},
-    "base": {"layers": 12, "width": 768, "heads": 12, "inner_width": 3_072},
-    "large": {"layers": 24, "width": 1_024, "heads": 16, "inner_width": 4_096},
-}
-
-
 class Bert(Encoder):
     embedding: InputEmbedding
 
@@ -175,7 +114,7 @@ class Bert(Encoder):
             config.norm_epsilon,
             config.position_offset,
             config.task_types if config.adds_task_type else 0,
-            config.width if config.is_projected or config.table_width != config.width else None,
+            config.width if is_projected(config) else None,
         )
         self.blocks = nn.ModuleList(
             PostNormBlock(

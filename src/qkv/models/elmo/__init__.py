@@ -1,5 +1,15 @@
-"""ELMo (Peters et al. 2018)."""
+"""ELMo (Peters et al. 2018).
 
-from qkv.models.elmo.network import Elmo as Elmo
-from qkv.models.elmo.network import ElmoConfig as ElmoConfig
-from qkv.models.elmo.network import ScalarMix as ScalarMix
+Names of its network are imported when they are used: a folder is described without torch.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_SHOWN = ("Elmo", "ElmoConfig", "ScalarMix")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SHOWN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("qkv.models.elmo.network"), name)

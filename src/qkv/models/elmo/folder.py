@@ -6,12 +6,11 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
-from qkv.models.family import RECURS, Feeds, Loading, PredictsNext
+from qkv.models.family import RECURS, Facts, Loading, Opened, PredictsNext
 from qkv.models.folders.own import OwnFolder
-from qkv.models.plain.folder import LanguageModel, PredictsWith, family_below, load_whole, read_features
+from qkv.models.plain.folder import LanguageModel, PredictsWith, load_whole, open_below, read_features
 from qkv.nn.recurrent_stack import DIRECTIONS
 from qkv.nn.words import spell
-from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Encoded, Tokenizer
 
 
@@ -29,10 +28,6 @@ class _Spelled(LanguageModel):
                 )
 
 
-def _feeds(folder: OwnFolder) -> Feeds:
-    return _Spelled(*read_features(folder, ElmoConfig, BothWays))
-
-
 def _whole(below: LanguageModel, loading: Loading) -> Elmo:
     assert isinstance(below.features, ElmoConfig)
     return load_whole(Elmo(below.features, tokens_by_id(below.tokenizer)), below.folder, loading)
@@ -48,12 +43,6 @@ def _scores(network: Elmo, row: Encoded) -> dict[str, Tensor]:
     return {way: network.predict(network.read(way, x, (len(x),))[0][-1]) for way in DIRECTIONS}
 
 
-ELMO = family_below(
-    "elmo",
-    Phrase("an ELMo, which gives vectors of words in their sentence", "ELMo，可给出词在句中的向量"),
-    "elmo",
-    _feeds,
-    {RECURS: _whole},
-    features=ElmoConfig,
-    predicts=PredictsWith(RECURS, _predicts),
-)
+def open_elmo(folder: OwnFolder, facts: Facts, loading: Loading) -> Opened:
+    below = _Spelled(*read_features(folder, ElmoConfig, BothWays))
+    return open_below(facts, below, {RECURS: _whole}, loading, PredictsWith(RECURS, _predicts))

@@ -10,7 +10,7 @@ A folder is written whole or not at all. `save_folder` and `read_folder` handle 
 ELMo and plain encoders (model_type "reader") as a config and tensors by name; each model's own
 loader checks them against its network. The end of the file has what `qkv info` and `qkv look` show of many families.
 
-Not here: networks, and folders of transformers' models (models/bert/engine.py, models/gpt/folder.py).
+Not here: networks, and folders of transformers' models (models/bert/folder.py, models/gpt/folder.py).
 """
 
 import math
@@ -21,11 +21,7 @@ from fnmatch import fnmatch
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
@@ -43,6 +39,9 @@ from qkv.models.folders.weights import (
 from qkv.text.messages import translate
 from qkv.text.tokenizer import FILES, Tokenizer
 from qkv.text.tokenizer import vocabulary_line as vocabulary_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
 FOLDER_FORMAT = 1
@@ -64,9 +63,12 @@ _MODEL_FILES = (
 
 
 def write_folder(
-    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
+    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, "Tensor"], below: Sequence[str] = ()
 ) -> None:
     """Write files by name, also into the folders `below`, and the weights, atomically."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
     with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
@@ -272,14 +274,14 @@ OWN_FORMATS = (*OWN_TYPES, "qkv-transformer", "qkv-seq2seq")
 """Every `model_type` that only qkv reads, so that its weights may be in 8 bits."""
 
 
-class LazyTensors(Mapping[str, Tensor]):
+class LazyTensors(Mapping[str, "Tensor"]):
     """The tensors of a file: private views of it, and from 8 bits copies in float32, made when they are used."""
 
     def __init__(self, stored: Mapping[str, StoredTensor]) -> None:
         self._stored = stored
         self._read: dict[str, Tensor] = {}
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name: str) -> "Tensor":
         if name not in self._read:
             self._read[name] = self._stored[name].mapped()
         return self._read[name]
@@ -301,7 +303,7 @@ class OwnFolder(NamedTuple):
     model_type: str
     config: dict[str, Any]
     stored: Mapping[str, StoredTensor]
-    tensors: Mapping[str, Tensor]  # the same, to be read
+    tensors: Mapping[str, "Tensor"]  # the same, to be read
     tokenizer: Tokenizer
     record: dict[str, Any]
 
@@ -310,7 +312,7 @@ def save_folder(
     path: str | os.PathLike[str],
     model_type: str,
     config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, "Tensor"],
     tokenizer: Tokenizer,
     record: Mapping[str, Any] | None = None,
     *,
@@ -389,7 +391,7 @@ def rewrite_folder(source: Path, target: Path, dtype: str) -> StorageError:
 
 
 def describe_folder(found: OwnFolder) -> dict[str, Any]:
-    """The document of `qkv info --json`, without the terms of use. Weights are mapped, not read."""
+    """The document of `qkv info --json`, without the terms of use. Weights are not read."""
     return {
         "path": str(found.path),
         "model_type": found.model_type,
@@ -427,7 +429,7 @@ def _card(
     name: str,
     model_type: str,
     config: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, "Tensor"],
     segmenter: str | None,
     record: Mapping[str, Any],
 ) -> str:

@@ -11,35 +11,38 @@ value / 127. Vectors (biases, norms) are float16 there.
 The header of a safetensors file is parsed here, not by the safetensors package, for its byte offsets (that is what
 reading past the mapping needs) and for messages that say what is wrong with which file. The format: eight bytes with
 the header's length, little-endian; a JSON header of {name: {dtype, shape, data_offsets}}; then the data.
+
+Names, shapes and dtypes of safetensors are read without torch; it is imported for values, and for .bin files.
 """
 
 import json
 import math
 import pickle
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from qkv.errors import InputError, listed
 from qkv.files import read_object
 
-_DTYPES: dict[str, torch.dtype] = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_DTYPES: dict[str, tuple[str, int]] = {
+    "F64": ("float64", 8),
+    "F32": ("float32", 4),
+    "F16": ("float16", 2),
+    "BF16": ("bfloat16", 2),
+    "I64": ("int64", 8),
+    "I32": ("int32", 4),
+    "I16": ("int16", 2),
+    "I8": ("int8", 1),
+    "U8": ("uint8", 1),
+    "BOOL": ("bool", 1),
 }
+"""By the names of the format: torch's, and the bytes of a number."""
 
 SINGLE, SINGLE_INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -59,14 +62,14 @@ class StoredTensor(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> torch.dtype:
-        """As it is stored; int8 is read as float32."""
+    def dtype(self) -> str:
+        """As it is stored, by torch's name; int8 is read as float32."""
 
-    def mapped(self) -> Tensor:
-        """A view of the file, or a copy where the file's layout allows no view."""
+    def mapped(self) -> "Tensor":
+        """A view of the file, or a copy where the file's layout allows no view. Refuses NaN and infinite weights."""
 
-    def read_into(self, destination: Tensor) -> None:
-        """Copy to a contiguous CPU tensor of the same size, converted to its dtype."""
+    def read_into(self, destination: "Tensor") -> None:
+        """Copy to a contiguous CPU tensor of the same size, converted to its dtype. Refuses them, too."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,10 @@ class _Mapping:
         self.file, self.size = file, size
         self._bytes: Tensor | None = None
 
-    def bytes(self) -> Tensor:
+    def bytes(self) -> "Tensor":
         if self._bytes is None:
+            import torch
+
             self._bytes = torch.from_file(str(self.file), shared=False, size=self.size, dtype=torch.uint8)
         return self._bytes
 
@@ -92,35 +97,59 @@ class _Mapping:
 @dataclass(frozen=True)
 class SafeTensor:
     file: Path
+    name: str
     shape: tuple[int, ...]
-    dtype: torch.dtype
+    dtype: str
+    item_bytes: int
     start: int  # in the file
     stop: int
     mapping: _Mapping = field(repr=False)
 
-    def mapped(self) -> Tensor:
-        if self.start % self.dtype.itemsize or self.start == self.stop:
+    def mapped(self) -> "Tensor":
+        import torch
+
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        if self.start % self.item_bytes or self.start == self.stop:
             # headers were not always padded, and a view must start at a multiple of its item size
-            copy = torch.empty(self.shape, dtype=self.dtype)
+            copy = torch.empty(self.shape, dtype=dtype)
             self.read_into(copy)
             return copy
-        return self.mapping.bytes()[self.start : self.stop].view(self.dtype).view(self.shape)
+        found = self.mapping.bytes()[self.start : self.stop].view(dtype).view(self.shape)
+        # not read through the mapping: what is never used of a table stays out of memory
+        check_finite(found, self.name, self.file, self._pieces(dtype))
+        return found
 
-    def read_into(self, destination: Tensor) -> None:
-        flat = destination.view(-1)
-        assert flat.numel() * self.dtype.itemsize == self.stop - self.start
+    def read_into(self, destination: "Tensor") -> None:
+        import torch
+
+        dtype, flat = getattr(torch, self.dtype), destination.view(-1)
+        assert flat.numel() * self.item_bytes == self.stop - self.start
+        if flat.dtype == dtype:
+            with self.file.open("rb", buffering=0) as file:
+                file.seek(self.start)
+                self._fill(file, flat)
+        else:
+            for part, piece in zip(flat.split(SCRATCH_BYTES // self.item_bytes), self._pieces(dtype), strict=True):
+                part.copy_(piece)
+        check_finite(destination, self.name, self.file)
+
+    def _pieces(self, dtype: "torch.dtype") -> Iterator["Tensor"]:
+        """The numbers, SCRATCH_BYTES at a time, each time in the same memory."""
+        import torch
+
+        left, step = (self.stop - self.start) // self.item_bytes, SCRATCH_BYTES // self.item_bytes
+        scratch = torch.empty(min(step, left), dtype=dtype)
         with self.file.open("rb", buffering=0) as file:
             file.seek(self.start)
-            if flat.dtype == self.dtype:
-                self._fill(file, flat)
-                return
-            step = SCRATCH_BYTES // self.dtype.itemsize
-            scratch = torch.empty(min(step, flat.numel()), dtype=self.dtype)
-            for part in torch.split(flat, step):
-                self._fill(file, scratch[: part.numel()])
-                part.copy_(scratch[: part.numel()])
+            while left:
+                piece = scratch[: min(step, left)]
+                self._fill(file, piece)
+                left -= len(piece)
+                yield piece
 
-    def _fill(self, file: Any, part: Tensor) -> None:
+    def _fill(self, file: Any, part: "Tensor") -> None:
+        import torch
+
         left = part.view(torch.uint8).numpy().data
         while len(left):
             count = file.readinto(left)
@@ -145,14 +174,14 @@ def read_header(file: Path) -> dict[str, SafeTensor]:
         header.pop("__metadata__", None)
         start = 8 + length
         mapping = _Mapping(file, size)
-        tensors = {name: _entry(file, entry, start, mapping) for name, entry in header.items()}
+        tensors = {name: _entry(file, name, entry, start, mapping) for name, entry in header.items()}
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{file} has a header that cannot be read ({error}). {_DAMAGED}") from None
     end = start
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].stop)):
-        if tensor.start != end or tensor.stop - end != math.prod(tensor.shape) * tensor.dtype.itemsize:
+        if tensor.start != end or tensor.stop - end != math.prod(tensor.shape) * tensor.item_bytes:
             raise InputError(f"{file} has a header that contradicts itself at tensor {name}. {_DAMAGED}")
         end = tensor.stop
     if end != size:
@@ -160,7 +189,7 @@ def read_header(file: Path) -> dict[str, SafeTensor]:
     return tensors
 
 
-def _entry(file: Path, entry: dict[str, Any], start: int, mapping: _Mapping) -> SafeTensor:
+def _entry(file: Path, name: str, entry: dict[str, Any], start: int, mapping: _Mapping) -> SafeTensor:
     if entry["dtype"] not in _DTYPES:
         raise InputError(
             f"{file} stores weights as {entry['dtype']}, which qkv does not read (known: {', '.join(_DTYPES)}). "
@@ -168,7 +197,7 @@ def _entry(file: Path, entry: dict[str, Any], start: int, mapping: _Mapping) -> 
         )
     begin, end = (int(offset) for offset in entry["data_offsets"])
     shape = tuple(int(length) for length in entry["shape"])
-    return SafeTensor(file, shape, _DTYPES[entry["dtype"]], start + begin, start + end, mapping)
+    return SafeTensor(file, name, shape, *_DTYPES[entry["dtype"]], start + begin, start + end, mapping)
 
 
 @dataclass(frozen=True)
@@ -176,21 +205,27 @@ class PickledTensor:
     """A tensor of a .bin file, already mapped by torch."""
 
     file: Path
-    tensor: Tensor = field(repr=False)
+    name: str
+    tensor: "Tensor" = field(repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.tensor.shape)
 
     @property
-    def dtype(self) -> torch.dtype:
-        return self.tensor.dtype
+    def dtype(self) -> str:
+        return dtype_name(self.tensor.dtype)
 
-    def mapped(self) -> Tensor:
+    def mapped(self) -> "Tensor":
+        check_finite(self.tensor, self.name, self.file)
         return self.tensor.contiguous()
 
-    def read_into(self, destination: Tensor) -> None:
-        destination.copy_(self.tensor)
+    def read_into(self, destination: "Tensor") -> None:
+        destination.copy_(self.mapped())
+
+
+def dtype_name(dtype: "torch.dtype") -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def read_pickled(file: Path, shapes_only: bool = False) -> dict[str, PickledTensor]:
@@ -199,6 +234,8 @@ def read_pickled(file: Path, shapes_only: bool = False) -> dict[str, PickledTens
         first = stream.read(8)
     if first == b"version ":
         raise InputError(f"{file} is a Git LFS pointer, not the weights. Run `git lfs pull` in its folder.")
+    import torch
+
     place = "meta" if shapes_only else "cpu"
     try:
         # files from before torch 1.6 are no zip archives and cannot be mapped
@@ -210,9 +247,9 @@ def read_pickled(file: Path, shapes_only: bool = False) -> dict[str, PickledTens
         ) from None
     except (RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
         raise InputError(f"{file} cannot be read ({str(error).split('. ')[0]}). {_DAMAGED}") from None
-    if not isinstance(content, Mapping) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+    if not isinstance(content, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in content.values()):
         raise InputError(f"{file} is not a table of tensors by name (a state dict), as transformers writes it.")
-    return {name: PickledTensor(file, tensor) for name, tensor in content.items()}
+    return {name: PickledTensor(file, name, tensor) for name, tensor in content.items()}
 
 
 def open_weights(folder: Path, shapes_only: bool = False) -> WeightFiles:
@@ -268,7 +305,7 @@ def are_equal(one: StoredTensor, other: StoredTensor) -> bool:
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         return False
     if not (isinstance(one, SafeTensor) and isinstance(other, SafeTensor)):
-        return torch.equal(one.mapped(), other.mapped())
+        return one.mapped().equal(other.mapped())
     with one.file.open("rb", buffering=0) as first, other.file.open("rb", buffering=0) as second:
         first.seek(one.start)
         second.seek(other.start)
@@ -305,16 +342,16 @@ class ScaledTensor:
         return self.codes.shape
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> str:
         return self.codes.dtype
 
-    def mapped(self) -> Tensor:
+    def mapped(self) -> "Tensor":
         scale = self.scale.mapped().float()
-        if not (scale.isfinite() & (scale >= 0)).all():
-            raise InputError(f"{self.file}: {self.name}{SCALE} has numbers that are negative or not finite. {_DAMAGED}")
+        if not (scale >= 0).all():
+            raise InputError(f"{self.file}: {self.name}{SCALE} has numbers that are negative. {_DAMAGED}")
         return self.codes.mapped().float().mul_(scale.view(-1, *[1] * (len(self.shape) - 1)))
 
-    def read_into(self, destination: Tensor) -> None:
+    def read_into(self, destination: "Tensor") -> None:
         destination.view(self.shape).copy_(self.mapped())
 
 
@@ -323,18 +360,17 @@ def join_scales(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     found: dict[str, StoredTensor] = {}
     for name, tensor in tensors.items():
         base = name.removesuffix(SCALE)
-        if base != name and base in tensors and tensors[base].dtype == torch.int8:
+        if base != name and base in tensors and tensors[base].dtype == "int8":
             continue
-        if tensor.dtype != torch.int8:
+        if tensor.dtype != "int8":
             found[name] = tensor
             continue
         scale = tensors.get(name + SCALE)
         if scale is None:
             raise InputError(f"{tensor.file}: {name} is in 8 bits, and {name}{SCALE} is missing. {_DAMAGED}")
-        if not tensor.shape or scale.shape != tensor.shape[:1] or not scale.dtype.is_floating_point:
-            kind = str(scale.dtype).removeprefix("torch.")
+        if not tensor.shape or scale.shape != tensor.shape[:1] or not _is_float(scale):
             raise InputError(
-                f"{tensor.file}: {name}{SCALE} has the shape {list(scale.shape)} ({kind}), and {name} "
+                f"{tensor.file}: {name}{SCALE} has the shape {list(scale.shape)} ({scale.dtype}), and {name} "
                 f"{list(tensor.shape)} needs a number for each of its rows. {_DAMAGED}"
             )
         found[name] = ScaledTensor(name, tensor, scale)
@@ -343,7 +379,7 @@ def join_scales(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
 
 def name_dtype(tensors: Mapping[str, StoredTensor]) -> str:
     """How tensors are stored: "float16", "float16 and float32"; "int8" where matrices are in 8 bits."""
-    names = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
+    names = {tensor.dtype for tensor in tensors.values()}
     return "int8" if "int8" in names else " and ".join(sorted(names))
 
 
@@ -355,21 +391,26 @@ class StorageError(NamedTuple):
     mean: float
 
 
-def encode_rows(tensor: Tensor) -> tuple[Tensor, Tensor]:
+def encode_rows(tensor: "Tensor") -> tuple["Tensor", "Tensor"]:
     """(R, …) → the same in int8, and scales (R,).
 
+    >>> import torch
     >>> codes, scale = encode_rows(torch.tensor([[1.0, -2.54], [0.0, 0.0]]))
     >>> codes.tolist(), [round(one, 4) for one in scale.tolist()]
     ([[50, -127], [0, 0]], [0.02, 0.0])
     """
+    import torch
+
     rows = tensor.float().flatten(1)
     scale = rows.abs().amax(1) / _LARGEST if rows.numel() else torch.zeros(len(rows))
     codes = (rows / scale.clamp_min(torch.finfo(torch.float32).tiny)[:, None]).round_().clamp_(-_LARGEST, _LARGEST)
     return codes.to(torch.int8).view(tensor.shape), scale
 
 
-def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dict[str, Tensor], StorageError]:
+def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dict[str, "Tensor"], StorageError]:
     """Tensors to store as float32, float16, bfloat16 or int8, and the error against what they were."""
+    import torch
+
     encoded: dict[str, Tensor] = {}
     errors: dict[str, Tensor] = {}
     for name, stored in tensors.items():
@@ -377,7 +418,6 @@ def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dic
         if not exact.is_floating_point():
             encoded[name] = exact.clone()
             continue
-        check_finite({name: exact}, stored.file)
         if dtype == "int8" and exact.dim() > 1:
             codes, scale = encode_rows(exact)
             encoded |= {name: codes, name + SCALE: scale}
@@ -400,34 +440,13 @@ def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dic
     return encoded, StorageError(worst.get(where, 0.0), where, float(every.double().mean()) if len(every) else 0.0)
 
 
-class SkipInit(TorchFunctionMode):
-    """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
-
-    There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
-    megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
-    """
-
-    WRITES = frozenset(
-        {
-            *("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_", "constant_", "zeros_", "ones_"),
-            *("fill_", "zero_", "add_", "mul_", "clamp_", "erfinv_"),  # how torch draws from a cut normal
-        }
-    )
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        given = dict(kwargs or {})
-        if getattr(func, "__name__", "") in self.WRITES:
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
-
-
-def gather(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
+def gather(stored: Sequence[StoredTensor], dtype: "torch.dtype") -> "Tensor":
     """One tensor as mapped, if it needs no conversion; else all of them concatenated in new memory, each read directly
     into its place."""
-    if len(stored) == 1 and stored[0].dtype == dtype:
+    if len(stored) == 1 and stored[0].dtype == dtype_name(dtype):
         return stored[0].mapped()
+    import torch
+
     rows = sum(tensor.shape[0] for tensor in stored)
     whole = torch.empty((rows, *stored[0].shape[1:]), dtype=dtype)
     for tensor, part in zip(stored, torch.split(whole, [tensor.shape[0] for tensor in stored]), strict=True):
@@ -476,17 +495,27 @@ def check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Any], file: Pat
             )
 
 
-def check_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
-    """Refuse weights that are NaN or infinite: everything computed from them would be NaN."""
-    for name, tensor in tensors.items():
-        # the sum of finite numbers may overflow, so only what it shows is looked at in full
-        if tensor.is_meta or not tensor.is_floating_point() or tensor.sum().isfinite():
-            continue
-        if wrong := int((~tensor.isfinite()).sum()):
-            raise InputError(
-                f"{where}: {wrong:,} of the {tensor.numel():,} weights in {name} are NaN or infinite. The training "
-                "diverged or the file is damaged: take an earlier checkpoint, or copy the model again."
-            )
+def check_finite(tensor: "Tensor", name: str, file: Path, pieces: Iterable["Tensor"] = ()) -> None:
+    """Refuse weights that are NaN or infinite: everything computed from them would be NaN. `pieces` of the tensor are
+    read in its place."""
+    import torch
+
+    if tensor.is_meta or not tensor.is_floating_point() or not tensor.numel():
+        return
+    # pieces are too small for threads, which take longer to wake than a piece takes; the sum of finite numbers may
+    # overflow, so only what it shows is looked at in full
+    sums = [piece.sum() for piece in pieces or tensor.reshape(-1).split(SCRATCH_BYTES // 4)]
+    if torch.stack(sums).isfinite().all():
+        return
+    if wrong := int((~tensor.isfinite()).sum()):
+        raise InputError(
+            f"{file}: {wrong:,} of the {tensor.numel():,} weights in {name} are NaN or infinite. The training "
+            "diverged or the file is damaged: take an earlier checkpoint, or copy the model again."
+        )
+
+
+def _is_float(stored: StoredTensor) -> bool:
+    return stored.dtype.startswith(("float", "bfloat"))
 
 
 def check_tensor(stored: StoredTensor, name: str, shape: Sequence[int]) -> None:
@@ -495,5 +524,6 @@ def check_tensor(stored: StoredTensor, name: str, shape: Sequence[int]) -> None:
             f"{stored.file}: {name} has the shape {list(stored.shape)}, but config.json asks for {list(shape)}. One of "
             "the two files belongs to another model."
         )
-    if not stored.dtype.is_floating_point:
-        raise InputError(f"{stored.file}: {name} is stored as {stored.dtype}; qkv reads float weights.")
+    if not _is_float(stored):
+        kind = f"torch.{stored.dtype}"
+        raise InputError(f"{stored.file}: {name} is stored as {kind}; qkv reads float weights.")

@@ -1,5 +1,7 @@
 """config.json of GPT and GPT-2 folders to our config and back, and the names of their tensors: one table a dialect.
 
+With these a folder is checked and described (`plan_gpt`), without torch; folder.py opens and saves it.
+
 transformers has two classes for what is one network with two orders of norm and residual: `openai-gpt` (post-norm) and
 `gpt2` (pre-norm). Their fields and tensors are named almost alike. No field is passed over in silence: it becomes a
 value of ours, it must have the one value that qkv's GPT has (FIXED), it is known to say nothing about the numbers
@@ -11,13 +13,35 @@ value of ours, it must have the one value that qkv's GPT has (FIXED), it is know
     choice     multiple_choice_head.summary   GPT2DoubleHeadsModel, OpenAIGPTDoubleHeadsModel
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.errors import InputError, listed
-from qkv.models.folders.fields import ACTIVATION_NAMES, NEUTRAL, Fields
-from qkv.models.gpt.network import GPTConfig
+from qkv.files import read_object
+from qkv.models.family import (
+    ATTENDS,
+    ENCODES,
+    HAS_TASK,
+    PREDICTS_NEXT,
+    SHOWS_LAYERS,
+    TAKES_HEAD,
+    WRITES,
+    EncoderSizes,
+    Facts,
+    Family,
+)
+from qkv.models.folders.fields import ACTIVATION_NAMES, NEUTRAL, Fields, read_labels
+from qkv.models.folders.own import CONFIG, check_vocabulary, read_record, vocabulary_line
+from qkv.models.folders.weights import StoredTensor, WeightFiles, are_equal, check_names, check_tensor, open_weights
+from qkv.models.gpt.config import GPTConfig, shapes_of_gpt
+from qkv.nn.shapes import Shapes
+from qkv.report.bilingual import Phrase
+from qkv.text.messages import translate
+from qkv.text.tokenizer import Tokenizer
 
 _SIZES: dict[str, str] = {
     "vocab_size": "vocabulary_size",
@@ -195,3 +219,168 @@ def class_of(dialect: Dialect, heads: Sequence[str]) -> str:
     if len(heads) != 1 or (dialect is GPT1 and heads[0] not in OF_THE_FIRST):
         return dialect.classes[0] if not heads else dialect.classes[1]
     return dialect.classes[1].removesuffix("Model") + CLASSES[heads[0]]
+
+
+# A folder, checked by names and shapes before a weight is read
+
+ABOUT = {
+    "pre": Phrase("a language model that writes on from a text (Radford et al. 2019)", "语言模型：接着一段文字往下写"),
+    "post": Phrase("a language model that writes on from a text (Radford et al. 2018)", "语言模型：接着一段文字往下写"),
+    "sequence": Phrase("a GPT that classifies a text (Radford et al. 2018, §3.2)", "GPT，可给文本分类"),
+    "token": Phrase("a GPT that labels every token of a text", "GPT，可给每个词元打标签"),
+    "span": Phrase("a GPT that finds an answer in a text", "GPT，可在文本中找出答案"),
+    "choice": Phrase("a GPT that picks one of several choices", "GPT，可从几个选项中选一个"),
+}
+"""What a card says: of a language model by its order, of one that was made for a task by its head."""
+_WRITER = Phrase("a GPT, which writes on from a text", "GPT，可接着一段文字往下写")
+_OF_A_TASK = Phrase("a GPT that was made for a task", "为一个任务训练而成的 GPT")
+
+
+@dataclass(frozen=True)
+class GPTPlan:
+    path: Path
+    fields: dict[str, Any]  # of config.json
+    dialect: Dialect
+    weights: WeightFiles
+    names: dict[str, StoredTensor]  # by their names, without the prefix
+    stored_heads: dict[str, StoredTensor]  # of tasks, by their names
+    tensors: dict[str, str]  # ours → theirs
+    config: GPTConfig
+    shapes: Shapes  # of our parameters
+    tokenizer: Tokenizer
+    record: dict[str, Any]
+    notes: tuple[str, ...]
+    begin_id: int | None  # the special token before a text, and
+    end_id: int | None  # after it; None: the vocabulary has none, as that of OpenAI's first GPT
+
+    @cached_property
+    def heads(self) -> tuple[str, ...]:
+        return tuple(ours for ours, theirs in HEAD_TENSORS.items() if f"{theirs}.weight" in self.stored_heads)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...] | None:
+        """None if config.json has no labels."""
+        return read_labels(self.path / CONFIG, self.fields)[0] if {"sequence", "token"} & set(self.heads) else ()
+
+
+def plan_gpt(folder: Path, compare: bool) -> GPTPlan:
+    """Check a folder before reading weights. `compare`: read the file to see whether a stored output table equals the
+    token table."""
+    file = folder / CONFIG
+    fields = read_object(file)
+    config, dialect, notes = read_gpt_config(fields, file)
+    weights = open_weights(folder, shapes_only=not compare)
+    names = {
+        plain: tensor for name, tensor in weights.tensors.items() if not _is_mask(plain := name.removeprefix(PREFIX))
+    }
+    heads = {name: names.pop(name) for name in list(names) if name.rpartition(".")[0] in HEAD_TENSORS.values()}
+    if config.tied and SCORES_TENSOR in names:
+        # as transformers 5 does it: one that is stored beside the tokens counts where it differs
+        if compare and dialect.tables[0] in names and not are_equal(names[SCORES_TENSOR], names[dialect.tables[0]]):
+            config = replace(config, tied=False)
+        else:
+            del names[SCORES_TENSOR]
+    # more layers than tensors are missing in any case, and need not be counted one by one
+    tensors = names_of(replace(config, layers=min(config.layers, len(names) + 1)), dialect)
+    check_names(weights, names, tensors.values(), f"a {dialect.classes[0]} of {config.layers} layers")
+    shapes = shapes_of_gpt(config)
+    for ours, shape in shapes.items():
+        theirs = tensors[ours]
+        check_tensor(names[theirs], theirs, shape[::-1] if theirs.endswith(TURNED) else shape)
+    tokenizer = Tokenizer.load(folder)
+    notes += check_vocabulary(tokenizer, config.vocabulary_size, str(folder))
+    own = tokenizer.sep_id if tokenizer.has_marks else None
+    end = _mark(fields, "eos_token_id", tokenizer, own, notes)
+    begin = _mark(fields, "bos_token_id", tokenizer, end, notes)
+    found = weights, names, heads, tensors, config, shapes, tokenizer, read_record(folder), tuple(notes)
+    return GPTPlan(folder, fields, dialect, *found, begin, end)
+
+
+def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int | None, notes: list[str]) -> int | None:
+    """The token that config.json names for a purpose; `own` if it names none."""
+    number = fields.get(name)
+    if number is None or number == own:
+        return own
+    if isinstance(number, int) and number in tokenizer.vocabulary.values():
+        return number
+    taken = "none" if own is None else f"{tokenizer.token(own)} ({own})"
+    notes.append(f"{CONFIG}: {name} {number!r} is no token of the vocabulary; {taken} is taken")
+    return own
+
+
+def _is_mask(name: str) -> bool:
+    """Whether a name is that of an attention mask, which older files store as a buffer."""
+    return name.endswith((".attn.bias", ".attn.masked_bias"))
+
+
+def _facts(plan: GPTPlan) -> Facts:
+    config, tokenizer, folder = plan.config, plan.tokenizer, plan.path
+    document = {
+        "path": str(folder),
+        "model_type": plan.dialect.model_type,
+        "about": _OF_A_TASK.en if plan.heads else ABOUT[config.order].en,
+        "config": {name: value for name, value in vars(config).items() if name != "vocabulary_size"},
+        "parameters": sum(math.prod(shape) for shape in plan.shapes.values()),
+        "max_length": config.max_length,
+        "dtype": " and ".join(sorted({tensor.dtype for tensor in plan.names.values()})),
+        "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if file.is_file()},
+        "weight_bytes": sum(file.stat().st_size for file in plan.weights.files),
+        "vocabulary": {
+            "size": tokenizer.size,
+            "rows": config.vocabulary_size,
+            "kind": tokenizer.kind,
+            "lowercase": tokenizer.lowercase,
+            "segmenter": tokenizer.segmenter,
+        },
+        "heads": list(plan.heads),
+        "labels": list(plan.labels or ()),
+        "record": plan.record,
+        "notes": list(plan.notes),
+    }
+    return Facts(
+        "gpt",
+        plan.dialect.model_type,
+        folder,
+        _OF_A_TASK if plan.heads else _WRITER,
+        "gpt",
+        (*((HAS_TASK,) if plan.heads else (WRITES, PREDICTS_NEXT)), ENCODES, ATTENDS, SHOWS_LAYERS, TAKES_HEAD),
+        document,
+        plan.heads,
+        plan.record,
+        plan.notes,
+        sizes=sizes_of_gpt(config, config.vocabulary_size),
+    )
+
+
+def sizes_of_gpt(config: GPTConfig, words: int) -> EncoderSizes:
+    sizes = config.vocabulary_size, config.layers, config.width, config.max_length
+    return EncoderSizes(*sizes, pairs=True, dropout=config.dropout, words=words)
+
+
+def lines_of_gpt(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What `qkv info` shows."""
+    sizes, vocabulary, path = facts["config"], facts["vocabulary"], facts["path"]
+    rows = vocabulary["rows"]
+    first = f"qkv generate {path} TEXT; qkv embed TEXT --model {path}"
+    first = f"qkv predict {path} TEXT" if facts["heads"] else first
+    spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
+    return [
+        ("folder", path),
+        ("model", f"{facts['model_type']}: {translate(facts['about'])}"),
+        (
+            "layers",
+            f"{sizes['layers']} of width {sizes['width']}, {sizes['heads']} attention heads, feed-forward "
+            f"{sizes['inner_width']}, {sizes['activation']}, {sizes['order']}-norm",
+        ),
+        ("longest text", f"{facts['max_length']} tokens, prompt and all"),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("vocabulary", vocabulary_line(vocabulary) + spare),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("licence", ", ".join(part for part in (facts["licence"], facts["licence_file"]) if part)),
+        ("heads", ", ".join(facts["heads"])),
+        ("labels", ", ".join(facts["labels"][:12]) + (" …" if len(facts["labels"]) > 12 else "")),
+        ("for", f"{first}; qkv finetune TASK --model {path} --train FILE --out RUN"),
+    ]
+
+
+GPT_FAMILY = Family("gpt", tuple(DIALECTS), _WRITER, plan_gpt, _facts, lines_of_gpt)

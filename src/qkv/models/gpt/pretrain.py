@@ -27,7 +27,7 @@ from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character
 from qkv.models.family import WRITES, Loading
 from qkv.models.folders.hub import locate
-from qkv.models.gpt.dialects import dialect_of
+from qkv.models.gpt.dialects import GPT_FAMILY, dialect_of
 from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
@@ -255,7 +255,8 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
     if config.init is None:
         return GPT(config.model.config(tokenizer.size, config.length))
     check_shape(config.init, config.model, *_SHAPE)
-    folder = open_gpt(locate(config.init), Loading())
+    plan = GPT_FAMILY.plan(locate(config.init), True)
+    folder = open_gpt(plan, GPT_FAMILY.facts(plan), Loading())
     if heads := folder.facts.heads:
         raise InputError(
             f"{config.init} holds a GPT that was made for a task ({listed(heads)}), and has the marks of tasks in its "

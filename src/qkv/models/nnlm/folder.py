@@ -6,12 +6,11 @@ import torch
 from torch import Tensor
 
 from qkv.config import merge
-from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Loading, PredictsNext
-from qkv.models.folders.own import CONFIG
+from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Facts, Loading, Opened, PredictsNext
+from qkv.models.folders.own import CONFIG, OwnFolder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.plain.folder import PredictsWith, family_below, load_whole
+from qkv.models.plain.folder import OwnParts, PredictsWith, load_whole, open_below
 from qkv.models.word2vec.folder import StoredTable, open_stored_table, words_of
-from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Encoded, Tokenizer
 
 
@@ -29,11 +28,7 @@ def _scores(network: NNLM, row: Encoded) -> dict[str, Tensor]:
     return {"forward": network.predict(network(torch.tensor(row.ids), torch.arange(len(row.ids))))}
 
 
-NNLM_FAMILY = family_below(
-    "nnlm",
-    Phrase("an NNLM, which gives vectors of words", "NNLM，可给出词向量"),
-    "nnlm",
-    partial(open_stored_table, name="embedding.weight"),
-    {LOOKS_UP: words_of, SHOWS_LAYERS: _whole},
-    predicts=PredictsWith(SHOWS_LAYERS, _predicts),
-)
+def open_nnlm(folder: OwnFolder, facts: Facts, loading: Loading) -> Opened:
+    table = open_stored_table(folder, "embedding.weight")
+    own: OwnParts = {LOOKS_UP: words_of, SHOWS_LAYERS: _whole}
+    return open_below(facts, table, own, loading, PredictsWith(SHOWS_LAYERS, _predicts))

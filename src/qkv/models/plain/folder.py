@@ -28,9 +28,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from qkv.config import merge
 from qkv.errors import InputError, listed
-from qkv.models.encoder import HEADS, WithHeads
+from qkv.models.encoder import HEADS, SkipInit, WithHeads
 from qkv.models.family import (
     ENCODES,
     FEEDS,
@@ -39,12 +38,9 @@ from qkv.models.family import (
     RECURS,
     SHOWS_LAYERS,
     TAKES_HEAD,
-    TASK_HEADS,
     Ability,
-    EncoderSizes,
     Encodes,
     Facts,
-    Family,
     Feeds,
     HasTask,
     Head,
@@ -54,22 +50,24 @@ from qkv.models.family import (
     Saving,
     TakesHead,
 )
-from qkv.models.folders.own import CONFIG, WEIGHTS, OwnFolder, describe_folder, lines_of_ours, read_folder, save_folder
-from qkv.models.folders.weights import SkipInit, StoredTensor
-from qkv.models.plain.network import (
+from qkv.models.folders.own import CONFIG, WEIGHTS, OwnFolder, save_folder
+from qkv.models.folders.weights import StoredTensor
+from qkv.models.plain.config import (
+    ABOUT,
+    MODEL_TYPE,
     READER_KINDS,
     EmbedderConfig,
     ReaderConfig,
     ReaderSettings,
-    ReaderWithHeads,
-    TokenTable,
+    lookup_config,
+    read_names,
+    read_reader_config,
+    sizes_of,
+    sizes_of_reader,
 )
-from qkv.nn.recurrent import CELLS
-from qkv.report.bilingual import Phrase
+from qkv.models.plain.network import ReaderWithHeads, TokenTable, build_mix
 from qkv.text.tokenizer import Tokenizer
 
-_MODEL_TYPE = "reader"
-_ABOUT = Phrase("an encoder without attention that was made for a task", "不用注意力的编码器，为一个任务训练而成")
 _F = TypeVar("_F", bound=EmbedderConfig)
 _N = TypeVar("_N", bound=nn.Module)
 
@@ -88,54 +86,7 @@ def save_reader(
     else:
         config["features"] = {"model_type": features.model_type, **config["features"]}
     # not the state dict, which lists a shared module twice
-    return save_folder(path, _MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
-
-
-def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
-    beside = ("model_type", "heads", "labels", "features")
-    # null is what a field has that is not given
-    plain = {name: value for name, value in table.items() if name not in beside and value is not None}
-    found = merge(ReaderConfig(), plain, str(folder / CONFIG))
-    if table.get("features") is None:
-        return found
-    features = read_embedder_config(table["features"], folder / CONFIG)
-    try:
-        return replace(found, features=features)
-    except InputError as error:
-        raise InputError(f"{folder / CONFIG}: {error}") from None
-
-
-def read_embedder_config(table: object, where: Path) -> EmbedderConfig:
-    """The config of the language model inside a folder of a plain encoder."""
-    from qkv.models.elmo.network import ElmoConfig
-    from qkv.models.rnnlm.network import RNNLMConfig
-
-    known: dict[str, type[EmbedderConfig]] = {"elmo": ElmoConfig, "rnnlm": RNNLMConfig}
-    name = table.get("model_type") if isinstance(table, Mapping) else None
-    if not isinstance(table, Mapping) or name not in known:
-        raise InputError(f"{where}: features are of {' or '.join(known)}, not {name!r}.")
-    return sizes_of(known[name], table, where)
-
-
-def sizes_of(kind: type[_F], table: Mapping[str, Any], where: Path) -> _F:
-    given = {name: value for name, value in table.items() if name != "model_type" and value is not None}
-    start: Any = kind
-    found: _F = merge(start(vocabulary_size=1), given, str(where))
-    return found
-
-
-def sizes_of_reader(config: ReaderConfig) -> EncoderSizes:
-    return EncoderSizes(
-        config.vocabulary_size,
-        config.layers,
-        config.width,
-        config.max_length,
-        pairs=config.segments > 1,
-        dropout=config.dropout,
-        mixed_layers=config.mixed_layers,
-        attends=False,
-        on_features=config.features is not None,
-    )
+    return save_folder(path, MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
 
 
 # Trained encoders
@@ -210,34 +161,11 @@ class Plain:
         )
 
 
-def _describe(path: Path) -> Facts:
-    return _facts(read_folder(path, _MODEL_TYPE))
-
-
-def _facts(folder: OwnFolder) -> Facts:
-    config, heads = _config(folder.config, folder.path), tuple(_names(folder.config, "heads", folder.path))
-    can = (HAS_TASK,) if set(heads) & set(TASK_HEADS) else ()
-    recurs = (RECURS,) if config.kind in CELLS or config.features is not None else ()
-    return Facts(
-        "plain",
-        _MODEL_TYPE,
-        folder.path,
-        _ABOUT,
-        "reader",
-        (*can, ENCODES, SHOWS_LAYERS, *recurs, TAKES_HEAD),
-        describe_folder(folder),
-        heads,
-        folder.record,
-        sizes=sizes_of_reader(config),
-    )
-
-
-def _open(path: Path, loading: Loading) -> Opened:
+def open_plain(found: OwnFolder, facts: Facts, loading: Loading) -> Opened:
     """Weights are a private mapping of the file."""
-    found = read_folder(path, _MODEL_TYPE)
-    facts = _facts(found)
-    config, tensors = _config(found.config, path), found.tensors
-    heads, labels = (_names(found.config, name, path) for name in ("heads", "labels"))
+    path, tensors = found.path, found.tensors
+    config = read_reader_config(found.config, path)
+    heads, labels = (read_names(found.config, name, path) for name in ("heads", "labels"))
     if unknown := set(heads) - set(HEADS):
         raise InputError(f"{path / CONFIG}: there is no head {listed(unknown)}. Known: {', '.join(HEADS)}.")
     outputs = [len(tensors[name]) for head in heads if (name := f"heads.{head}.linear.weight") in tensors]
@@ -253,13 +181,6 @@ def _open(path: Path, loading: Loading) -> Opened:
     return Plain(network.to(loading.device).eval(), tokenizer, path, tuple(labels), found.record).opened(facts)
 
 
-def _names(config: Mapping[str, Any], name: str, path: Path) -> list[str]:
-    values = config.get(name)
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-        raise InputError(f"{path / CONFIG}: {name} is {values!r}, where a list of names belongs.")
-    return values
-
-
 def _check(network: nn.Module, tensors: Mapping[str, StoredTensor], path: Path, who: str) -> list[str]:
     """Check that a folder has a network's parameters, in their shapes; return their names."""
     wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
@@ -273,9 +194,6 @@ def _check(network: nn.Module, tensors: Mapping[str, StoredTensor], path: Path, 
 
 def _read_by(features: EmbedderConfig | None, tokenizer: Tokenizer, most: int | None) -> Tokenizer:
     return tokenizer if features is None else features.opened(tokenizer, most)
-
-
-PLAIN_FAMILY = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
 
 
 # Untrained encoders, on pretrained vectors
@@ -320,7 +238,7 @@ def build_untrained(
         network = ReaderWithHeads(config, words=tokenizer)
     if below is not None:
         tell(_put_in(network, below, tokenizer))
-    facts = Facts("plain", _MODEL_TYPE, Path(named), _ABOUT, "reader", (TAKES_HEAD,), {}, sizes=sizes_of_reader(config))
+    facts = Facts("plain", MODEL_TYPE, Path(named), ABOUT, "reader", (TAKES_HEAD,), {}, sizes=sizes_of_reader(config))
     return Plain(network, tokenizer, facts.path, from_nothing=True).opened(facts)
 
 
@@ -430,46 +348,6 @@ class PredictsWith(NamedTuple):
     make: Callable[[Any, Tokenizer], PredictsNext]
 
 
-def family_below(
-    name: str,
-    about: Phrase,
-    view_kind: str,
-    feeds: Callable[[OwnFolder], Feeds],
-    own: OwnParts,
-    features: type[EmbedderConfig] | None = None,
-    predicts: PredictsWith | None = None,
-) -> Family:
-    """A family that gives vectors of words; `own` are its abilities beyond those of all such families, and of a
-    language model `predicts`."""
-    names = (*own, *(() if predicts is None else (PREDICTS_NEXT,)), ENCODES, FEEDS, SHOWS_LAYERS)
-
-    def facts_of(folder: OwnFolder) -> Facts:
-        sizes = None
-        if features is not None:
-            below = sizes_of(features, folder.config, folder.path / CONFIG)
-            sizes = sizes_of_reader(_lookup(folder.tokenizer.size, below.features_width, below))
-        return Facts(
-            name,
-            name,
-            folder.path,
-            about,
-            view_kind,
-            tuple(dict.fromkeys(names)),
-            describe_folder(folder),
-            record=folder.record,
-            sizes=sizes,
-        )
-
-    def describe(path: Path) -> Facts:
-        return facts_of(read_folder(path, name))
-
-    def open_folder(path: Path, loading: Loading) -> Opened:
-        folder = read_folder(path, name)
-        return open_below(facts_of(folder), feeds(folder), own, loading, predicts)
-
-    return Family(name, (name,), about, describe, open_folder, lines_of_ours)
-
-
 def open_below(
     facts: Facts, below: Feeds, own: OwnParts, loading: Loading, predicts: PredictsWith | None = None
 ) -> Opened:
@@ -480,15 +358,11 @@ def open_below(
         FEEDS: partial(_itself, below),
     }
     parts |= {kind: partial(part, below, loading) for kind, part in own.items()}
-    config = _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id)
+    config = lookup_config(tokenizer.size, below.width, below.features, tokenizer.pad_id)
     opened = Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
     if predicts is not None:
         parts[PREDICTS_NEXT] = lambda: predicts.make(opened.ability(predicts.ability), tokenizer)
     return opened
-
-
-def _lookup(vocabulary_size: int, width: int, features: EmbedderConfig | None, pad_id: int = 0) -> ReaderConfig:
-    return ReaderConfig("lookup", vocabulary_size, width, layers=0, pad_id=pad_id, features=features)
 
 
 def _itself(below: Feeds) -> Feeds:
@@ -510,7 +384,7 @@ def _around(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> tuple[Reade
     """An encoder of kind lookup, and (V,) which tokens have a vector; None if all have."""
     with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(
-            _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id), words=tokenizer
+            lookup_config(tokenizer.size, below.width, below.features, tokenizer.pad_id), words=tokenizer
         )
     known: Tensor | None = None
     if below.features is None:
@@ -518,5 +392,5 @@ def _around(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> tuple[Reade
         _table_of(network).weight = nn.Parameter(table)
     else:
         _load_features(network, below)
-        network.encoder.mix = below.features.mix()  # equal shares, which is where learning them begins
+        network.encoder.mix = build_mix(below.features)  # equal shares, which is where learning them begins
     return network.to(loading.device, loading.dtype).requires_grad_(False).eval(), known

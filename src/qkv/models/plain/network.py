@@ -17,19 +17,22 @@ Not here: loading. folder.py puts word vectors, or the weights of a language mod
 Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors below, D width of the encoder.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.config import check_least, check_shares
 from qkv.data.batch import Batch, Packing
-from qkv.errors import InputError, did_you_mean
+from qkv.models.elmo.config import ElmoConfig
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads
+from qkv.models.plain.config import READER_KINDS as READER_KINDS
+from qkv.models.plain.config import EmbedderConfig as EmbedderConfig
+from qkv.models.plain.config import ReaderConfig as ReaderConfig
+from qkv.models.plain.config import ReaderSettings as ReaderSettings
+from qkv.models.rnnlm.config import RNNLMConfig
 from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows
 from qkv.nn.layers import Layer
 from qkv.nn.multihead import Packed
@@ -37,103 +40,8 @@ from qkv.nn.recurrent import CELLS
 from qkv.nn.recurrent_stack import Bidirectional
 from qkv.text.tokenizer import Tokenizer
 
-
-class EmbedderConfig(Protocol):
-    """The config of a language model in the place of a table: the width of its vectors, and the modules that compute
-    them."""
-
-    model_type: ClassVar[str]  # of its family
-
-    @property
-    def features_width(self) -> int: ...
-    @property
-    def mixed_layers(self) -> int:
-        """Vectors of a token that are mixed into one; 0 if a token has a single vector."""
-        ...
-
-    def vectors(self, words: Tokenizer | None) -> nn.Module:
-        """A module: tokens (N,) of concatenated rows and the lengths of the rows → (N, E), or (N, K, E) for a mix; its
-        `layers` yields those of the model. `words` gives the spelling of tokens, for models that read characters."""
-        ...
-
-    def mix(self) -> nn.Module | None:
-        """(N, K, E) → (N, E)"""
-        ...
-
-    def opened(self, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
-        """The tokenizer for this model: one without unknown words, if it reads characters (`most` of OpenTokenizer)."""
-        ...
-
-
 PART = "reader"
 """The name of an encoder's own layers."""
-
-
-@dataclass(frozen=True)
-class ReaderConfig:
-    kind: str = "lstm"
-    vocabulary_size: int = 30_522
-    embedding_width: int = 128
-    inner_width: int = 128  # of one direction, of one size of window, or of a convolution
-    layers: int = 1
-    kernels: tuple[int, ...] = (3, 5, 7)  # sizes of windows; `cnn` has the first
-    dropout: float = 0.3
-    max_length: int = 512  # longer texts are read in parts, as by every encoder
-    segments: int = 2
-    head_dropout: float | None = None
-    initial_std: float = 0.02
-    pad_id: int = 0
-    features: EmbedderConfig | None = None  # None: vectors are looked up in a table
-
-    def __post_init__(self) -> None:
-        if self.kind not in READER_KINDS:
-            raise InputError(
-                f"Unknown encoder '{self.kind}'.{did_you_mean(self.kind, READER_KINDS)} "
-                f"Known: {', '.join(READER_KINDS)}."
-            )
-        check_least(self, "vocabulary_size", "embedding_width", "inner_width", "max_length", "segments")
-        check_shares(self, "dropout")
-        if not self.kernels or any(kernel < 1 or kernel % 2 == 0 for kernel in self.kernels):
-            raise InputError(f"kernels are {list(self.kernels)}; each must be odd, since a window has a middle.")
-        if self.features is not None and self.embedding_width != self.features.features_width:
-            raise InputError(
-                f"embedding_width is {self.embedding_width}, and the vectors of the language model below it have "
-                f"{self.features.features_width}."
-            )
-        if self.layers != READER_KINDS[self.kind].layers(self.layers):
-            raise InputError(
-                f"a {self.kind} has {READER_KINDS[self.kind].layers(self.layers)} layers, not {self.layers}."
-            )
-
-    @property
-    def width(self) -> int:
-        """Of the encoder's vectors, D."""
-        return READER_KINDS[self.kind].width(self)
-
-    @property
-    def mixed_layers(self) -> int:
-        return 0 if self.features is None else self.features.mixed_layers
-
-
-@dataclass(frozen=True)
-class ReaderSettings:
-    """Sizes of a new encoder: the settings reader.* of a run."""
-
-    embedding_width: int | None = None  # None: that of the word vectors; without any, 128
-    inner_width: int = 128  # of one direction, of one size of window, or of a convolution
-    layers: int | None = None  # None: one, where the kind has layers
-    kernels: tuple[int, ...] = (3, 5, 7)  # sizes of windows; `cnn` has the first
-    dropout: float = 0.3
-    max_length: int = 512
-
-    def __post_init__(self) -> None:
-        for name, least in (("embedding_width", 1), ("inner_width", 1), ("layers", 0), ("max_length", 8)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise InputError(f"reader.{name} must be at least {least}, not {value}.")
-        if not self.kernels or min(self.kernels) < 1:
-            raise InputError("reader.kernels are sizes of windows, such as [3, 5, 7].")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"reader.dropout is a share from 0 to less than 1, not {self.dropout}.")
 
 
 class TokenTable(nn.Embedding):
@@ -148,10 +56,33 @@ class TokenTable(nn.Embedding):
         return iter(())
 
 
+def build_features(config: EmbedderConfig, words: Tokenizer | None) -> nn.Module:
+    """A language model in the place of a table: tokens (N,) of concatenated rows and the lengths of the rows → (N, E),
+    or (N, K, E) for a mix; its `layers` yields those of the model. `words` gives the spelling of tokens, for models
+    that read characters."""
+    if isinstance(config, RNNLMConfig):
+        from qkv.models.rnnlm.network import StateVectors
+
+        return StateVectors(config)
+    from qkv.models.elmo.network import ElmoVectors
+
+    assert isinstance(config, ElmoConfig) and words is not None, "ELMo has to know how tokens are written"
+    return ElmoVectors(config, words)
+
+
+def build_mix(config: EmbedderConfig) -> nn.Module | None:
+    """(N, K, E) → (N, E); None if a token has a single vector."""
+    if not config.mixed_layers:
+        return None
+    from qkv.models.elmo.network import ScalarMix
+
+    return ScalarMix(config.mixed_layers)
+
+
 class Reader(Encoder):
     """Vectors of tokens, then layers that read them."""
 
-    embedding: Any  # a `TokenTable`, or what `EmbedderConfig.vectors` returns
+    embedding: Any  # a `TokenTable`, or a language model (`build_features`)
 
     def __init__(self, config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> None:
         """`words` is for features that are computed from characters."""
@@ -161,8 +92,8 @@ class Reader(Encoder):
             self.embedding = TokenTable(config.vocabulary_size, config.embedding_width)
             nn.init.normal_(self.embedding.weight, std=0.1)
         else:
-            self.embedding = config.features.vectors(words)
-        self.mix = None if config.features is None else config.features.mix()
+            self.embedding = build_features(config.features, words)
+        self.mix = None if config.features is None else build_mix(config.features)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList()
         self.pooler = Pooler(config.width) if pooler else None
@@ -270,30 +201,12 @@ class Recurrent(Reader):
         return torch.cat([forward[offsets[1:] - 1], backward[offsets[:-1]]], dim=-1)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    build: Callable[[ReaderConfig, bool, Tokenizer | None], Reader]
-    width: Callable[[ReaderConfig], int]
-    layers: Callable[[int], int]  # from the number of layers requested
-    sizes: tuple[str, ...] = ()  # fields of its config, except layers, that not every kind uses
-
-
-def _as_asked(layers: int) -> int:
-    return max(1, layers)
-
-
-READER_KINDS: dict[str, _Kind] = {
-    "lookup": _Kind(Lookup, lambda config: config.embedding_width, lambda layers: 0),
-    "textcnn": _Kind(
-        TextCNN, lambda config: config.inner_width * len(config.kernels), lambda layers: 1, ("inner_width", "kernels")
-    ),
-    "cnn": _Kind(CNN, lambda config: config.inner_width, _as_asked, ("inner_width", "kernels")),
-    **dict.fromkeys(CELLS, _Kind(Recurrent, lambda config: 2 * config.inner_width, _as_asked, ("inner_width",))),
-}
+_READERS: dict[str, type[Reader]] = {"lookup": Lookup, "textcnn": TextCNN, "cnn": CNN}
+"""The others are named after their cell."""
 
 
 def reader(config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> Reader:
-    return READER_KINDS[config.kind].build(config, pooler, words)
+    return _READERS.get(config.kind, Recurrent)(config, pooler, words)
 
 
 class ReaderWithHeads(WithHeads):

@@ -13,13 +13,12 @@ from torch import Tensor
 
 from qkv.data.batch import Packing
 from qkv.errors import InputError
-from qkv.models.family import RECURS, WRITES, Feeds, Loading, PredictsNext, Writes
+from qkv.models.family import RECURS, WRITES, Facts, Loading, Opened, PredictsNext, Writes
 from qkv.models.folders.own import OwnFolder
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.plain.folder import LanguageModel, PredictsWith, family_below, load_whole, read_features
+from qkv.models.plain.folder import LanguageModel, PredictsWith, load_whole, open_below, read_features
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
 from qkv.nn.recurrent_stack import States
-from qkv.report.bilingual import Phrase
 from qkv.search.decoding import Stepped
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -64,10 +63,6 @@ class RecurrentWriting:
         return Stepped(self.network.predict(hidden), RecurrentState(states), None)
 
 
-def _feeds(folder: OwnFolder) -> Feeds:
-    return LanguageModel(*read_features(folder, RNNLMConfig, RNNStates))
-
-
 def _whole(below: LanguageModel, loading: Loading) -> RNNLM:
     assert isinstance(below.features, RNNLMConfig)
     return load_whole(RNNLM(below.features), below.folder, loading)
@@ -93,12 +88,6 @@ def _scores(network: RNNLM, row: Encoded) -> dict[str, Tensor]:
     return {"forward": network.predict(hidden)}
 
 
-RNNLM_FAMILY = family_below(
-    "rnnlm",
-    Phrase("a recurrent language model", "循环神经网络语言模型"),
-    "rnnlm",
-    _feeds,
-    {WRITES: _writes, RECURS: _whole},
-    features=RNNLMConfig,
-    predicts=PredictsWith(RECURS, _predicts),
-)
+def open_rnnlm(folder: OwnFolder, facts: Facts, loading: Loading) -> Opened:
+    below = LanguageModel(*read_features(folder, RNNLMConfig, RNNStates))
+    return open_below(facts, below, {WRITES: _writes, RECURS: _whole}, loading, PredictsWith(RECURS, _predicts))

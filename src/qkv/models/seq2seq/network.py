@@ -20,14 +20,12 @@ sources), D width of a token, P width of the decoder's cells, E width of the enc
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from qkv.config import apply_preset, check_known, check_least, check_shares
 from qkv.data.batch import Batch, Packing, pad
-from qkv.errors import InputError
+from qkv.models.seq2seq.config import Seq2SeqConfig as Seq2SeqConfig
 from qkv.nn.layers import AttentionKind, Layer
 from qkv.nn.recurrent import CELLS, Cell, State
 from qkv.nn.recurrent_decoder import (
@@ -43,8 +41,6 @@ from qkv.nn.source_attention import AdditiveScore, BilinearScore, DotScore, Scor
 from qkv.nn.words import WordScores
 from qkv.search.decoding import Stepped
 
-CONTEXTS = ("fixed", "every_step", "attention")
-QUERIES = ("previous", "current")
 DECODERS: dict[str, type[Decoder]] = {
     "fixed": FixedDecoder,
     "every_step": EveryStepDecoder,
@@ -52,66 +48,6 @@ DECODERS: dict[str, type[Decoder]] = {
     "current": CurrentDecoder,
 }
 SCORE_KINDS: dict[str, type[Score]] = {"additive": AdditiveScore, "dot": DotScore, "bilinear": BilinearScore}
-
-
-@dataclass(frozen=True)
-class Seq2SeqConfig:
-    vocabulary_size: int  # of the target
-    source_vocabulary_size: int | None = None  # None: one vocabulary, and one table, for both
-    context: str = "attention"
-    score: str = "additive"  # how attention compares two states
-    query: str = "previous"  # which state asks: H_{i-1}, or Luong's H_i ("current")
-    cell: str = "gru"  # a name of nn/recurrent.py
-    layers: int = 1  # of the encoder, and of the decoder
-    width: int = 256
-    cell_width: int = 512
-    encoder_width: int | None = None  # of a cell in one direction; None: all directions together are cell_width
-    bidirectional: bool = True
-    dropout: float = 0.3
-    tied: bool = True  # predict with the target's embedding
-
-    def __post_init__(self) -> None:
-        check_known(self, context=CONTEXTS, score=SCORE_KINDS, query=QUERIES, cell=CELLS)
-        check_least(self, "vocabulary_size", "source_vocabulary_size", "layers", "width", "cell_width", "encoder_width")
-        check_shares(self, "dropout")
-        if self.encoder_width is None and self.bidirectional and self.cell_width % 2:
-            raise InputError(
-                f"cell_width ({self.cell_width}) is odd, and two directions share it. Set encoder_width too."
-            )
-        for name in ("score", "query"):
-            if self.context != "attention" and (value := getattr(self, name)) != getattr(Seq2SeqConfig, name):
-                raise InputError(
-                    f"{name} = {value} is for attention, and with context = {self.context} there is none. Leave {name} "
-                    "out, or set context = attention."
-                )
-        if self.context == "attention" and self.score == "dot" and self.source_width != self.cell_width:
-            raise InputError(
-                f"With score = dot the encoder's states must be as wide as the decoder's, and {self.source_width} is "
-                f"not {self.cell_width}. Leave encoder_width out, or set score = bilinear."
-            )
-
-    @property
-    def directions(self) -> int:
-        return 2 if self.bidirectional else 1
-
-    @property
-    def one_way_width(self) -> int:
-        """The width of the encoder in one direction."""
-        return self.encoder_width or self.cell_width // self.directions
-
-    @property
-    def source_width(self) -> int:
-        return self.one_way_width * self.directions
-
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        return cls(**apply_preset(_PRESETS, name, changes))
-
-
-_PRESETS: dict[str, dict[str, Any]] = {
-    "small": {"width": 64, "cell_width": 128, "dropout": 0.1},
-    "base": {},
-}
 
 
 @dataclass(frozen=True)

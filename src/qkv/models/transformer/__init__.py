@@ -1,4 +1,15 @@
-"""The Transformer (Vaswani et al. 2017) for translation, and OPUS-MT folders."""
+"""The Transformer (Vaswani et al. 2017) for translation, and OPUS-MT folders.
 
-from qkv.models.transformer.network import Transformer as Transformer
-from qkv.models.transformer.network import TransformerConfig as TransformerConfig
+Names of its network are imported when they are used: a folder is described without torch.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_SHOWN = ("Transformer", "TransformerConfig")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SHOWN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("qkv.models.transformer.network"), name)

@@ -5,42 +5,33 @@ the scores of words, and texts that begin with the padding token. `KEYS` is the 
 fields of config.json each becomes a value of ours, must have the one value that this network has, is known to say
 nothing about the numbers, or is unknown and named in a note.
 
-What this file does NOT do: cut texts as such a folder's tokenizers do (text/sentencepiece.py), or write a folder.
-
-Shapes: V vocabulary, D width.
+A folder is checked and described here, without torch. What this file does NOT do: open it (folder.py), cut texts as its
+tokenizers do (text/sentencepiece.py), or write a folder.
 """
 
-import os
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from qkv.data.pairs.batching import Languages
-from qkv.errors import InputError, listed, reading
+from qkv.errors import InputError, listed
 from qkv.files import read_object
-from qkv.models.family import Facts, Family, Loading, Opened, Translates
+from qkv.models.family import Facts, Family
 from qkv.models.folders.fields import NEUTRAL, Fields
 from qkv.models.folders.own import CONFIG
-from qkv.models.folders.weights import (
-    SkipInit,
-    StoredTensor,
-    WeightFiles,
-    are_equal,
-    check_names,
-    check_tensor,
-    gather,
-    open_weights,
+from qkv.models.folders.weights import StoredTensor, WeightFiles, are_equal, check_names, check_tensor, open_weights
+from qkv.models.transformer.config import (
+    ABOUT,
+    TransformerConfig,
+    lines_of_translation,
+    shapes_of_transformer,
+    translation_facts,
 )
-from qkv.models.transformer.folder import ABOUT, lines_of_translation, make_opened, translation_facts
-from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.nn.position import HalvedSinusoidalPositions
-from qkv.search.options import GenerateConfig
-from qkv.text.sentencepiece import MarianTokenizer
+from qkv.nn.shapes import Shapes
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _MODEL_TYPE = "marian"
 
@@ -76,7 +67,7 @@ _SCORES = "lm_head.weight"
 """The tables of words: with one vocabulary they are one, stored under any or all of these names; the target's scores
 its words as well."""
 BIAS = "final_logits_bias"
-_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 DECODING = (
     *("decoder_start_token_id", "eos_token_id", "pad_token_id", "bad_words_ids", "num_beams", "max_length"),
@@ -136,10 +127,9 @@ _FIELDS = Fields(
 )
 
 
-class Marian(NamedTuple):
-    """A loaded network, and the decoding settings of its folder."""
+class MarianDecoding(NamedTuple):
+    """The decoding settings of a folder."""
 
-    model: Transformer
     begin_id: int
     end_id: int
     pad_id: int
@@ -150,46 +140,30 @@ class Marian(NamedTuple):
     notes: tuple[str, ...]
 
 
-def load_marian(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> Marian:
-    """The network of a folder and how to decode with it, without its tokenizers. Weights stored in another dtype are
-    converted; others are a private mapping of the file, which must not be written over in place while the model lives.
-    """
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        plan = _make_plan(folder, compare=True)
-        model, names = plan.decoding.model, plan.names
-        state = {
-            ours: gather([names[name] for name in plan.tensors[ours]], dtype).view(parameter.shape)
-            for ours, parameter in model.state_dict().items()
-        }
-    model.load_state_dict(state, strict=True, assign=True)
-    model.eval()
-    return plan.decoding
-
-
-class _Plan(NamedTuple):
+class MarianPlan(NamedTuple):
+    path: Path
+    config: TransformerConfig
+    shapes: Shapes  # of our parameters
+    weights: WeightFiles
     names: dict[str, StoredTensor]  # by their names
     tensors: dict[str, tuple[str, ...]]  # ours → those of theirs that lie in it one under the other
-    decoding: Marian  # with the network on the meta device
+    decoding: MarianDecoding
 
 
-def _make_plan(folder: Path, compare: bool) -> _Plan:
-    """Check a folder before reading weights. `compare`: read the file to check that tensors stored twice are equal, and
-    that positions are sinusoidal."""
+def plan_marian(folder: Path, compare: bool) -> MarianPlan:
+    """Check a folder before reading weights. `compare`: read the file to check that tensors stored twice are equal."""
     file = folder / CONFIG
     fields = read_object(file)
     config, notes = _read_config(fields, file)
     weights = open_weights(folder, shapes_only=not compare)
     names, tensors = _matched(weights, config, compare)
-    with torch.device("meta"), SkipInit():
-        model = Transformer(config)
-    for ours, parameter in model.state_dict().items():
-        shape = parameter.shape[0] // len(tensors[ours]), *parameter.shape[1:]
+    shapes = shapes_of_transformer(config)
+    for ours, whole in shapes.items():
+        shape = whole[0] // len(tensors[ours]), *whole[1:]
         for name in tensors[ours]:
             check_tensor(names[name], name, (1, *shape) if name == BIAS else shape)
-    if compare:
-        _check_positions(weights, config)
-    return _Plan(names, tensors, _with_decoding(model, fields, folder, notes))
+    decoding = _read_decoding(config.vocabulary_size, fields, folder, notes)
+    return MarianPlan(folder, config, shapes, weights, names, tensors, decoding)
 
 
 def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConfig, list[str]]:
@@ -236,7 +210,7 @@ def _matched(
 ) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
     """The stored tensors by name, and the names that make up each of our tensors; missing and unknown names are
     refused."""
-    names = {name: tensor for name, tensor in weights.tensors.items() if name not in _POSITIONS}
+    names = {name: tensor for name, tensor in weights.tensors.items() if name not in POSITIONS}
     tensors: dict[str, tuple[str, ...]] = {}
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for number in range(min(layers, len(names) + 1)):  # with more than tensors, some are missing in any case
@@ -272,36 +246,24 @@ def _one_of(weights: WeightFiles, names: dict[str, StoredTensor], compare: bool,
     return first
 
 
-def _check_positions(weights: WeightFiles, config: TransformerConfig) -> None:
-    """Check that stored positions, as in older files, are the sinusoids that are computed here."""
-    for name in _POSITIONS:
-        if name in weights.tensors:
-            stored = weights.tensors[name].mapped().float()
-            waves = HalvedSinusoidalPositions(config.width)(torch.arange(stored.size(0)))
-            # half precision is known to 3 digits
-            if stored.shape != waves.shape or not torch.allclose(stored, waves, atol=2e-3):
-                raise InputError(
-                    f"{weights.source}: {name} is not the table of sines and cosines that Marian's models have. This "
-                    "folder cannot be loaded."
-                )
-
-
 class _Zeros:
     """A tensor that is not stored because all of it is zero."""
 
-    dtype = torch.float32
+    dtype = "float32"
 
     def __init__(self, file: Path, shape: tuple[int, ...]) -> None:
         self.file, self.shape = file, shape
 
-    def mapped(self) -> Tensor:
+    def mapped(self) -> "Tensor":
+        import torch
+
         return torch.zeros(self.shape)
 
-    def read_into(self, destination: Tensor) -> None:
+    def read_into(self, destination: "Tensor") -> None:
         destination.zero_()
 
 
-def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, notes: Sequence[str]) -> Marian:
+def _read_decoding(vocabulary: int, fields: Mapping[str, Any], folder: Path, notes: Sequence[str]) -> MarianDecoding:
     """The decoding settings of config.json, overridden by generation_config.json if there is one."""
     newer = folder / "generation_config.json"
     more = {name: value for name, value in read_object(newer).items() if value is not None} if newer.is_file() else {}
@@ -315,7 +277,6 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
         ]
     if said.get("forced_eos_token_id") is not None:
         notes = [*notes, FORCED_END]
-    vocabulary = model.config.vocabulary_size
 
     def wrong(name: str, wanted: str) -> InputError:
         file = newer if name in more else folder / CONFIG
@@ -350,8 +311,7 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
     if renormalise is not None and not isinstance(renormalise, bool):
         raise wrong("renormalize_logits", "true or false")
     longest = count("max_length", 2)
-    return Marian(
-        model,
+    return MarianDecoding(
         begin_id=token("decoder_start_token_id") if "decoder_start_token_id" in said else pad_id,
         end_id=token("eos_token_id"),
         pad_id=pad_id,
@@ -366,45 +326,23 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
 # The family
 
 
-def describe_marian(path: Path) -> Facts:
-    with reading(path):
-        found = _make_plan(path, compare=False).decoding
-        return _facts(path, found)
-
-
-def _facts(path: Path, found: Marian) -> Facts:
-    config = found.model.config
+def _facts(plan: MarianPlan) -> Facts:
+    config = plan.config
     vocabulary = {"size": config.vocabulary_size, "kind": "sentencepiece", "lowercase": False, "segmenter": None}
     document = {
-        "path": str(path),
+        "path": str(plan.path),
         "model_type": _MODEL_TYPE,
         "about": "a Transformer that translates, as OPUS-MT publishes them",
         "config": {name: value for name, value in asdict(config).items() if value is not None},
         "languages": [None, None],
         "max_length": config.max_length,
-        "parameters": sum(parameter.numel() for parameter in found.model.parameters()),
+        "parameters": sum(math.prod(shape) for shape in plan.shapes.values()),
         "vocabularies": [vocabulary],
         "scores": None,
         "record": {},
-        "notes": list(found.notes),
+        "notes": list(plan.decoding.notes),
     }
-    return translation_facts("marian", path, document)
+    return translation_facts("marian", plan.path, document)
 
 
-def open_marian(path: Path, loading: Loading) -> Opened:
-    with reading(path):
-        found = load_marian(path)
-        return make_opened(_facts(path, found), loading, partial(_translates, path, found))
-
-
-def _translates(path: Path, found: Marian) -> Translates:
-    source, target = MarianTokenizer.load(path, "source"), MarianTokenizer.load(path, "target")
-    languages = Languages(source, target, found.begin_id, found.end_id, found.end_id, found.banned)
-    longest = found.model.config.max_length
-    decoding = GenerateConfig(
-        beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
-    )
-    return Translates(found.model, languages, longest, decoding)
-
-
-MARIAN = Family("marian", (_MODEL_TYPE,), ABOUT, describe_marian, open_marian, lines_of_translation)
+MARIAN = Family("marian", (_MODEL_TYPE,), ABOUT, plan_marian, _facts, lines_of_translation)

@@ -15,18 +15,16 @@ longest source, D width, H heads, K head width, V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from qkv.config import apply_preset, check_known, check_least, check_shares
 from qkv.data.batch import Batch, Packing
-from qkv.errors import InputError
+from qkv.models.transformer.config import PRESETS as PRESETS
+from qkv.models.transformer.config import TransformerConfig as TransformerConfig
 from qkv.models.transformer.decoding import TransformerDecoding, TransformerState
 from qkv.nn.block import (
-    ACTIVATION_FUNCTIONS,
     FeedForward,
     PostNormBlock,
     PostNormDecoderBlock,
@@ -43,60 +41,6 @@ from qkv.search.decoding import Stepped
 Waves = SinusoidalPositions | HalvedSinusoidalPositions
 _POSITIONS: dict[str, type[Waves]] = {"sinusoidal": SinusoidalPositions, "halved": HalvedSinusoidalPositions}
 _BLOCKS = {"post": (PostNormBlock, PostNormDecoderBlock), "pre": (PreNormBlock, PreNormDecoderBlock)}
-
-
-@dataclass(frozen=True)
-class TransformerConfig:
-    vocabulary_size: int  # of the target
-    source_vocabulary_size: int | None = None  # None: one vocabulary, and one table, for both
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    width: int = 512
-    heads: int = 8
-    inner_width: int = 2_048
-    max_length: int = 512  # of a text in tokens; the waves go on for ever, but what was learned does not
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation: str = "relu"
-    norm: str = "post"  # or "pre"
-    norm_epsilon: float = 1e-5
-    positions: str = "sinusoidal"  # or "halved", as Marian has them
-    scaled: bool = True  # embeddings × √D
-    alignment_layer: int | None = None  # whose look at the source `step` gives; None: see `alignment_layer`
-
-    def __post_init__(self) -> None:
-        check_known(self, activation=ACTIVATION_FUNCTIONS, norm=_BLOCKS, positions=_POSITIONS)
-        check_least(self, "vocabulary_size", "source_vocabulary_size", "encoder_layers", "decoder_layers")
-        check_least(self, "width", "heads", "inner_width", "max_length")
-        if self.width % self.heads:
-            raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
-        if self.width % 2:
-            raise InputError(f"width {self.width} is odd, and positions are pairs of sine and cosine.")
-        check_shares(self, "dropout", "attention_dropout")
-        if self.alignment_layer is not None and not 0 <= self.alignment_layer < self.decoder_layers:
-            raise InputError(
-                f"alignment_layer counts the decoder's layers, 0 to {self.decoder_layers - 1}; "
-                f"{self.alignment_layer} is none of them."
-            )
-
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        return cls(**apply_preset(PRESETS, name, changes))
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": {"encoder_layers": 2, "decoder_layers": 2, "width": 128, "heads": 4, "inner_width": 512},
-    "small": {"encoder_layers": 3, "decoder_layers": 3, "width": 256, "heads": 4, "inner_width": 1_024},
-    "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "heads": 8, "inner_width": 2_048},
-    "big": {
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "width": 1_024,
-        "heads": 16,
-        "inner_width": 4_096,
-        "dropout": 0.3,
-    },
-}
 
 
 def alignment_layer(config: TransformerConfig) -> int:

@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
-from qkv.models.family import ENCODES, FEEDS, LOOKS_UP, SHOWS_LAYERS, Facts, Loading, Opened
+from qkv.models.family import LOOKS_UP, Facts, Loading, Opened
 from qkv.models.folders.hub import known_languages
 from qkv.models.folders.own import WEIGHTS, OwnFolder, save_folder
-from qkv.models.plain.folder import family_below, open_below
+from qkv.models.plain.config import describe_vectors
+from qkv.models.plain.folder import open_below
 from qkv.models.word2vec.files import is_writable, read_vector_file, write_vector_file
-from qkv.report.bilingual import Phrase
 from qkv.text.segmenter import are_chinese_words
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.vocabulary import HALF, half_character
@@ -427,19 +427,13 @@ def _speller(tokenizer: Tokenizer) -> Callable[[str], str]:
     return lambda word: "".join(normalizer.normalize_str(word).split())
 
 
-# The family
+# Opening
 
-_ABOUT = Phrase("word vectors", "词向量")
 _OWN = {LOOKS_UP: words_of}
-WORD2VEC = family_below("word2vec", _ABOUT, "table", open_stored_table, _OWN)
 
 
-def describe_vectors(file: Path) -> Facts:
-    """The facts of a file. The number of words is not among them: the file would have to be read."""
-    size = file.stat().st_size
-    document = {"path": str(file), "model_type": "word2vec", "bytes": size}
-    abilities = (LOOKS_UP, ENCODES, FEEDS, SHOWS_LAYERS)
-    return Facts("word2vec", "word2vec", file, _ABOUT, "table", abilities, document)
+def open_word2vec(folder: OwnFolder, facts: Facts, loading: Loading) -> Opened:
+    return open_below(facts, open_stored_table(folder), _OWN, loading)
 
 
 def open_vectors(file: Path, loading: Loading) -> Opened:

@@ -14,7 +14,7 @@ from qkv.jobs.finetune.settings import (
     default_transfer,
     resolve_finetune_settings,
 )
-from qkv.models.plain.folder import sizes_of_reader
+from qkv.models.plain.config import sizes_of_reader
 from qkv.models.plain.network import ReaderConfig
 from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.transfer import Transfer

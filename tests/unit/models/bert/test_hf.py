@@ -186,7 +186,7 @@ def test_ctrl_c_in_a_save_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("qkv.models.folders.own.save_file", interrupted)
+    monkeypatch.setattr("safetensors.torch.save_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save(tmp_path / "m", make_model(seed=1), make_tokenizer())
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
@@ -200,7 +200,7 @@ def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def full(*_: object, **__: object) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr("qkv.models.folders.own.save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(InputError, match=r"m cannot be written: .*No space left on device.*\. The folder is unchanged"):
         save(tmp_path / "m", make_model(seed=1), make_tokenizer())
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before

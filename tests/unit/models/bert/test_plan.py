@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.models.bert.engine import FolderPlan, make_plan
 from qkv.models.bert.folder import BERT_NAMES
-from qkv.models.folders.weights import SkipInit
+from qkv.models.bert.plan import FolderPlan, make_plan
+from qkv.models.encoder import SkipInit
 from tests.support.folders import TOKENS, make_folder
 
 Change = Callable[[dict[str, Tensor]], Any]
@@ -37,12 +37,7 @@ def plan(folder: Path) -> FolderPlan:
 
 def heads(folder: Path) -> tuple[list[str], bool, str]:
     made = plan(folder)
-    return list(made.skeleton.heads), made.skeleton.encoder.pooler is not None, made.architecture
-
-
-def test_nothing_is_allocated(tmp_path: Path) -> None:
-    made = plan(make_folder(tmp_path / "m"))
-    assert {parameter.device.type for parameter in made.skeleton.parameters()} == {"meta"}
+    return list(made.heads), made.dense is not None, made.architecture
 
 
 def test_known_parts_beyond_the_stated_ones_are_held(tmp_path: Path) -> None:
@@ -177,7 +172,7 @@ def test_a_decoder_that_was_not_looked_at(tmp_path: Path) -> None:
     quick, whole = make_plan(BERT_NAMES, folder, compare=False), plan(folder)
     assert (quick.is_decoder_compared, whole.is_decoder_compared) == (False, True)
     assert "whether it differs is seen when it is loaded" in quick.notes[0] and whole.notes == ()
-    assert not whole.skeleton.config.tied
+    assert not whole.config.tied
 
 
 def test_labels_and_outputs_must_agree(tmp_path: Path) -> None:

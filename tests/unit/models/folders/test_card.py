@@ -1,7 +1,6 @@
 import pytest
 
-from qkv.models.bert.engine import make_card
-from qkv.models.bert.folder import BERT_NAMES
+from qkv.models.bert.folder import BERT_NAMES, make_card
 from qkv.models.bert.network import BertConfig
 from qkv.models.folders.own import MARK, Card, write_card
 

@@ -35,7 +35,7 @@ def test_names_shapes_types_and_values(folder: Path) -> None:
     assert set(weights.tensors) == set(some_tensors())
     for name, expected in some_tensors().items():
         stored = weights.tensors[name]
-        assert (stored.shape, stored.dtype) == (tuple(expected.shape), expected.dtype)
+        assert (stored.shape, f"torch.{stored.dtype}") == (tuple(expected.shape), str(expected.dtype))
         assert torch.equal(stored.mapped(), expected)
         for dtype in (expected.dtype, torch.float32):
             destination = torch.full(expected.shape, 9, dtype=dtype)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from qkv.errors import InputError
 from qkv.models.elmo.network import ElmoConfig
 from qkv.models.family import FEEDS, Feeds
-from qkv.models.plain.folder import read_embedder_config
+from qkv.models.plain.config import read_embedder_config
 from qkv.models.rnnlm.network import RNNLMConfig
 from qkv.models.table import open_model
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm

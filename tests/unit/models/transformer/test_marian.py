@@ -12,72 +12,22 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.files import read_object, to_json
-from qkv.models.transformer.marian import BIAS, FORCED_END, LAYER_KEYS, load_marian
-from qkv.models.transformer.network import Transformer, TransformerConfig
-from tests.support.folders import randomise
+from qkv.models.transformer.folder import load_marian
+from qkv.models.transformer.marian import BIAS, FORCED_END
+from qkv.models.transformer.network import Transformer
+from tests.support.marian_folders import make_marian, marian_network
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-SMALL: dict[str, Any] = {
-    "encoder_layers": 1,
-    "decoder_layers": 2,
-    "width": 16,
-    "heads": 4,
-    "inner_width": 24,
-    "max_length": 64,
-    "activation": "silu",
-    "positions": "halved",
-}
-FIELDS: dict[str, Any] = {
-    "model_type": "marian",
-    "activation_function": "swish",
-    "attention_dropout": 0.0,
-    "d_model": 16,
-    "decoder_attention_heads": 4,
-    "decoder_ffn_dim": 24,
-    "decoder_layers": 2,
-    "decoder_start_token_id": 29,
-    "dropout": 0.1,
-    "encoder_attention_heads": 4,
-    "encoder_ffn_dim": 24,
-    "encoder_layers": 1,
-    "eos_token_id": 0,
-    "is_encoder_decoder": True,
-    "max_position_embeddings": 64,
-    "pad_token_id": 29,
-    "scale_embedding": True,
-    "vocab_size": 30,
-    "bad_words_ids": [[29]],
-    "num_beams": 6,
-    "max_length": 48,
-}
-
-
-def tensors_of(model: Transformer) -> dict[str, Tensor]:
-    """The table from left to right: our tensors under their names."""
-    state = model.state_dict()
-    found = {"model.shared.weight": state.pop("embedding.weight"), BIAS: state.pop("words.bias")[None]}
-    for name, tensor in state.items():
-        side, number, rest = name.split(".", 2)
-        layer, kind = rest.rsplit(".", 1)
-        theirs = LAYER_KEYS[side][layer]
-        for one, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
-            found[f"model.{side}.layers.{number}.{one}.{kind}"] = part.clone()
-    return found
 
 
 @pytest.fixture
 def model() -> Transformer:
-    model = Transformer(TransformerConfig(30, **SMALL))
-    randomise(model)
-    return model.eval()
+    return marian_network()
 
 
 @pytest.fixture
 def folder(tmp_path: Path, model: Transformer) -> Path:
-    (tmp_path / "config.json").write_text(to_json(FIELDS), encoding="utf-8")
-    save_file(tensors_of(model), tmp_path / "model.safetensors")
-    return tmp_path
+    return make_marian(tmp_path, model)
 
 
 def change(folder: Path, **fields: Any) -> None:
