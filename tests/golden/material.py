@@ -90,8 +90,8 @@ _TRANSLATE = " --pairs pairs.txt --dev dev.txt --test test.txt --languages en-de
 )
 
 JOBS: dict[str, str] = {
-    "tokenizer": "tokenizer train corpus.txt --vocab-size 110 --out tokenizer",
-    "words": "tokenizer train corpus.txt --kind word --vocab-size 60 --out words",
+    "tokenizer": "tokenizer train corpus.txt --vocab-size 110 --fold none --out tokenizer",
+    "words": "tokenizer train corpus.txt --kind word --vocab-size 60 --fold none --out words",
     "shards": "prepare corpus.txt --tokenizer tokenizer --segmenter none --hold-out 0.1 --workers 1 --out shards",
     "word-shards": "prepare corpus.txt --tokenizer words --segmenter none --hold-out 0.1 --workers 1 --out word-shards",
     "bert": "pretrain bert --data shards --device cpu --out bert"

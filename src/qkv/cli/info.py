@@ -310,7 +310,10 @@ def convert(
     if fold is not None:
         from qkv.text.folding import add_folding, check_fold, read_folds
 
-        check_fold(names := read_folds(fold), opened.tokenizer.kind, opened.tokenizer.segmenter)
+        names, kind = read_folds(fold, opened.tokenizer.kind), opened.tokenizer.kind
+        if not names:
+            raise InputError("--fold none is for new tokenizers; the foldings of a model are part of it. Leave it out.")
+        check_fold(names, kind, opened.tokenizer.segmenter)
         add_folding(opened.tokenizer.backend, names)
     added = None if add_tokens is None else opened.add_tokens(add_tokens)
     target = opened.save(target, architecture)

@@ -57,7 +57,7 @@ def train_tokenizer(
             "--fold",
             metavar="NAMES",
             help="width: full-width letters and digits as half-width; emoji: each a token; simplified: traditional "
-            "汉字 as simplified; several: width,emoji.",
+            "汉字 as simplified; none (default: width,emoji; with --kind character none).",
         ),
     ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep case and accents.")] = False,
@@ -71,7 +71,7 @@ def train_tokenizer(
 
     \b
     qkv tokenizer train corpus.txt more.jsonl.gz --vocab-size 8000 --out my-tokenizer
-    qkv tokenizer train 微博.txt --fold width,emoji --out weibo
+    qkv tokenizer train 微博.txt --fold width,emoji,simplified --out weibo
     qkv tokenizer train 语料.txt --kind character --out zi
     qkv tokenizer train 语料.txt --kind word --segmenter rjieba --vocab-size 50000 --out ci
     qkv tokenize "试一试 a test" --model my-tokenizer
@@ -85,7 +85,7 @@ def train_tokenizer(
     from qkv.text.vocabulary import check_kind
 
     check_kind(kind, segmenter)
-    folds = [] if fold is None else read_folds(fold)
+    folds = read_folds(fold, kind)
     check_fold(folds, kind, segmenter)
     check_tokenizer_folder(out, overwrite)
     began, read = time.perf_counter(), 0

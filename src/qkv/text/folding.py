@@ -32,26 +32,30 @@ NARROW = str.maketrans(
 # pictographs, dingbats and weather, regional indicators; without the digits and marks that Unicode calls emoji, too
 _EMOJI = "[\U0001f000-\U0001faff\u2600-\u27bf\u2b50\u2b55\u231a\u231b\u23e9-\u23fa]"
 EMOJI = re.compile(_EMOJI)
+_FOLDED_KINDS = ("wordpiece", "word")
 _HAN = [*range(0x3400, 0x4DC0), *range(0x4E00, 0xA000), *range(0xF900, 0xFB00), *range(0x20000, 0x32000)]
 
 
-def read_folds(names: str) -> list[str]:
-    """The foldings of --fold, separated by commas.
+def read_folds(names: str | None, kind: str) -> list[str]:
+    """The foldings of --fold, separated by commas; without it, those of a new tokenizer of this kind.
 
-    >>> read_folds("width, emoji")
-    ['width', 'emoji']
+    >>> read_folds("width, simplified", "word"), read_folds(None, "word"), read_folds("none", "word")
+    (['width', 'simplified'], ['width', 'emoji'], [])
     """
-    return [name.strip() for name in names.split(",")]
+    if names is None:
+        return ["width", "emoji"] if kind in _FOLDED_KINDS else []
+    return [] if names.strip() == "none" else [name.strip() for name in names.split(",")]
 
 
 def check_fold(fold: Sequence[str], kind: str, segmenter: str | None = None) -> None:
     """Raise for an unknown folding, a tokenizer that cannot have it, or a missing package."""
     for name in fold:
         if not name:
-            raise InputError(f"--fold has an empty name. Write one or more of {', '.join(FOLDS)}, separated by commas.")
+            known = ", ".join(FOLDS)
+            raise InputError(f"--fold has an empty name. Write one or more of {known}, separated by commas, or none.")
         if name not in FOLDS:
             raise InputError(f"There is no folding '{name}'.{did_you_mean(name, FOLDS)} Known: {', '.join(FOLDS)}.")
-    if fold and kind not in ("wordpiece", "word"):
+    if fold and kind not in _FOLDED_KINDS:
         raise InputError(f"Foldings are for tokenizers by wordpiece or word, and this one is by {kind}: no --fold.")
     if "simplified" in fold:
         if segmenter is not None:
@@ -139,7 +143,7 @@ def _alone() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex(_EMOJI), "isolated")
 
 
-def _steps(part: Any, sequence: type) -> list[Any]:
+def _steps(part: Any, sequence: type[Any]) -> list[Any]:
     return [] if part is None else list(part) if isinstance(part, sequence) else [part]
 
 

@@ -526,7 +526,7 @@ class Tokenizer:
         config: dict[str, Any] = {"tokenizer_class": self._class or "PreTrainedTokenizerFast", **names}
         if self.kind == "wordpiece" and folds_before_bert(self.backend) == ():  # a vocabulary and three settings
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in _SETTINGS}
-        elif self.kind == "wordpiece" and self._foreign is None:  # with segments, as BertTokenizer gives them
+        elif self.kind == "wordpiece" and self._settings.get("type") == "BertNormalizer":  # segments, as that has
             config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
         if self.segmenter is not None:
             config |= {"segmenter": self.segmenter, "segmenter_note": _note}

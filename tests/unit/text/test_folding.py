@@ -117,16 +117,28 @@ def test_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Did you mean 'width'" in capsys.readouterr().err
     for empty in ("", "width,"):
         assert main([*words, empty]) == 2
-        assert "--fold has an empty name. Write one or more of width, emoji, simplified" in capsys.readouterr().err
+        assert "Write one or more of width, emoji, simplified, separated by commas, or none." in capsys.readouterr().err
     assert main(words) == 2
     assert capsys.readouterr().err == (
         "error: --fold needs a value. width: full-width letters and digits as half-width; emoji: each a token; "
-        "simplified: traditional 汉字 as simplified; several: width,emoji. See: qkv tokenizer train --help\n"
+        "simplified: traditional 汉字 as simplified; none (default: width,emoji; with --kind character none). See: qkv "
+        "tokenizer train --help\n"
     )
     assert main([*words[:-1], "--limit-alphabet", "0"]) == 2
     assert "(--limit-alphabet) is 0" in capsys.readouterr().err
-    assert main([*words, "width, emoji"]) == 0
-    assert Tokenizer.load(tmp_path / "t").id("😡") is not None
+    folds = {"width, emoji": ("width", "emoji"), "none": (), "emoji": ("emoji",)}
+    for names, expected in folds.items():
+        assert main([*words, names, "--overwrite"]) == 0
+        found = Tokenizer.load(tmp_path / "t")
+        assert find_folds(found.backend) == expected and (found.id("😡") is not None) == ("emoji" in expected)
+    for kind, expected in (("wordpiece", ("width", "emoji")), ("word", ("width", "emoji")), ("character", ())):
+        assert main([*words[:-1], "--kind", kind, "--overwrite"]) == 0
+        assert find_folds(Tokenizer.load(tmp_path / "t").backend) == expected
+    capsys.readouterr()
+    assert main([*words, "none,width", "--overwrite"]) == 2
+    assert "There is no folding 'none'" in capsys.readouterr().err
+    assert main(["convert", "qkv-mini", str(tmp_path / "m"), "--fold", "none"]) == 2
+    assert "--fold none is for new tokenizers" in capsys.readouterr().err
 
 
 def test_a_converted_model_reads_what_it_could_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

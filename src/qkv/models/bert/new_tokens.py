@@ -139,9 +139,7 @@ def _add_rows(model: BertWithHeads, first: int, like: Sequence[Sequence[int]]) -
     model.encoder.config = model.config
 
 
-def _extended(
-    old: nn.Parameter, first: int, rows: int, like: Sequence[Sequence[int]], less: float = 0.0
-) -> nn.Parameter:
+def _extended(old: Tensor, first: int, rows: int, like: Sequence[Sequence[int]], less: float = 0.0) -> nn.Parameter:
     """(V, E) or (V,) → (rows, …), with means of old rows from `first` on"""
     table: Tensor = torch.cat([old.detach(), old.new_zeros(rows - old.size(0), *old.shape[1:])])
     for number, ids in enumerate(like, first):

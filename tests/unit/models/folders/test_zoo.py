@@ -241,7 +241,7 @@ def test_tokens_added_to_the_shipped_model_leave_the_rest_as_it_was(shipped: Pat
     model = qkv.load(shipped).network
     state = model.state_dict()
     table, bias = state["encoder.embedding.token.weight"], state["heads.masked.bias"]
-    first = deepcopy(model)
+    first: Any = deepcopy(model)
     first.encoder.embedding.token.weight = torch.nn.Parameter(table[:TRAINED])
     first.heads["masked"].bias = torch.nn.Parameter(bias[:TRAINED])
     batch = Batch.of(ids)
