@@ -236,6 +236,9 @@ def convert(
             "it begins.",
         ),
     ] = None,
+    layers: Annotated[
+        int | None, typer.Option("--layers", metavar="N", help="Keep only the first N layers of a BERT.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the contents of NEW.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -250,6 +253,7 @@ def convert(
     qkv convert old-folder new-folder --dtype float16 --architecture BertModel
     qkv convert hf:bert-base-chinese mine --fold width,emoji
     qkv convert qkv-mini mine --add-tokens words.txt
+    qkv convert qkv-mini half --layers 6 --architecture BertModel
     qkv convert word2vec-folder vectors.bin
     qkv convert vectors.bin word2vec-folder
     qkv convert run small --dtype int8
@@ -279,15 +283,15 @@ def convert(
     found = describe_model(place)
     is_own = place.is_dir() and found.model_type in OWN_FORMATS
     if is_own and dtype is not None and not (target.suffix and LOOKS_UP in found.abilities):
-        if any(one is not None for one in (architecture, fold, add_tokens)):
-            raise InputError(f"{place} is of a format of qkv: leave out --architecture, --fold and --add-tokens.")
+        if any(one is not None for one in (architecture, fold, add_tokens, layers)):
+            raise InputError(f"{place} is of a format of qkv: with --dtype leave out the other options.")
         _store(found, target, dtype, as_json)
         return
     if LOOKS_UP in found.abilities:
-        if any(one is not None for one in (dtype, architecture, fold, add_tokens)):
+        if any(one is not None for one in (dtype, architecture, fold, add_tokens, layers)):
             raise InputError(
-                "Files of word vectors are always float32: leave out --dtype, --architecture, --fold and --add-tokens. "
-                "A folder of them takes --dtype."
+                "Files of word vectors are always float32: leave out all options but --overwrite. A folder of them "
+                "takes --dtype."
             )
         convert_vectors(source, target, as_json)
         return
@@ -302,7 +306,7 @@ def convert(
         dtype = "float32"
     check_model_target(target)
     opened = open_model(place, Loading(getattr(torch, dtype or stored)))
-    if opened.write is None and dtype is not None and architecture is None and fold is None:
+    if opened.write is None and dtype is not None and architecture is None and fold is None and layers is None:
         _store(found, target, dtype, as_json)
         return
     for note in opened.notes:
@@ -316,6 +320,8 @@ def convert(
         check_fold(names, kind, opened.tokenizer.segmenter)
         add_folding(opened.tokenizer.backend, names)
     added = None if add_tokens is None else opened.add_tokens(add_tokens)
+    if layers is not None:
+        opened.keep_layers(layers)
     target = opened.save(target, architecture)
     if added is not None:
         _say_added(added)

@@ -445,6 +445,7 @@ class Opened:
     parts: Mapping[Ability[Any], Callable[[], Any]] = field(default_factory=dict)
     write: Callable[[Path, str | None], Path] | None = None  # the same model in another folder, or as another class
     extend: Callable[[Path], AddedTokens] | None = None  # with the tokens of a file
+    shorten: Callable[[int], None] | None = None  # to its first layers
     built: dict[Ability[Any], Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -480,6 +481,14 @@ class Opened:
         added = self.extend(file)
         self.tokenizer = added.tokenizer
         return added
+
+    def keep_layers(self, layers: int) -> None:
+        """Drop all layers but the first ones."""
+        if self.shorten is None:
+            raise InputError(
+                f"Layers are dropped of BERT and its relatives, and {self.path} holds {self.facts.about.en}."
+            )
+        self.shorten(layers)
 
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
         """Write the same model to another folder, atomically; with `architecture`, only the parts of that class."""

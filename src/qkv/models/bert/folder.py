@@ -359,6 +359,15 @@ def open_bert(plan: FolderPlan, facts: Facts, loading: Loading) -> Opened:
         folder.tokenizer = added.tokenizer
         return added
 
+    def shorten(layers: int) -> None:
+        known = network.config
+        if known.groups is not None:
+            raise InputError(f"The layers of {folder.path} share their weights: none can be dropped.")
+        if not 1 <= layers <= known.layers:
+            raise InputError(f"{folder.path} has {known.layers} layers; {layers} of them cannot be kept.")
+        network.encoder.blocks = network.encoder.blocks[:layers]
+        network.config = network.encoder.config = replace(known, layers=layers)
+
     parts: dict[Ability[Any], Callable[[], Any]] = {
         HAS_TASK: lambda: HasTask(network, facts.heads),
         FILLS: lambda: Fills(network, folder.tokenizer.mask_id),
@@ -382,4 +391,5 @@ def open_bert(plan: FolderPlan, facts: Facts, loading: Loading) -> Opened:
         {one: parts[one] for one in facts.abilities},
         folder.save,
         extend,
+        shorten,
     )

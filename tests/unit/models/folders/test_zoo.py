@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +22,7 @@ from qkv.models.folders.hub import locate
 from qkv.models.table import describe_model
 from qkv.text.folding import add_folding
 from qkv.text.tokenizer import Tokenizer
+from tests.golden.golden import MODELS
 from tests.stories.test_bad_input import fails
 from tests.support.corpora import write_corpus
 from tests.support.stand_in import stand_in
@@ -276,3 +278,16 @@ def test_the_shipped_model_reads_what_people_write(shipped: Path) -> None:
         assert ours.unk_id not in found.ids, text
     angry, joy = qkv.load(shipped).embed(["😡😡😡", "🎉🎉🎉"]).vectors
     assert torch.cosine_similarity(torch.as_tensor(angry), torch.as_tensor(joy), dim=0) < 0.9
+
+
+def test_the_first_layers_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A shorter model is the lower part of the longer one."""
+    assert main(["convert", "qkv-mini", str(tmp_path / "half"), "--layers", "6", "--architecture", "BertModel"]) == 0
+    whole, half = qkv.load(), qkv.load(tmp_path / "half")
+    texts = ["A cat sleeps.", "一只猫在睡觉。"]
+    assert half.config.layers == 6
+    assert np.allclose(half.embed(texts).vectors, whole.embed(texts, layer=6).vectors, atol=1e-5)
+    assert "12 layers; 13 of them cannot be kept" in fails(
+        capsys, "convert", "qkv-mini", tmp_path / "x", "--layers", "13"
+    )
+    assert "holds a GPT" in fails(capsys, "convert", MODELS / "gpt", tmp_path / "x", "--layers", "1")
