@@ -283,6 +283,7 @@ def test_the_shipped_model_reads_what_people_write(shipped: Path) -> None:
 def test_the_first_layers_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A shorter model is the lower part of the longer one."""
     assert main(["convert", "qkv-mini", str(tmp_path / "half"), "--layers", "6", "--architecture", "BertModel"]) == 0
+    capsys.readouterr()
     whole, half = qkv.load(), qkv.load(tmp_path / "half")
     texts = ["A cat sleeps.", "一只猫在睡觉。"]
     assert half.config.layers == 6
