@@ -95,7 +95,7 @@ SENTENCES = (
     ("He left his umbrella on the bus.", "他把雨伞忘在公交车上了。"),
 )
 """In English, and the same in Chinese."""
-QUESTIONS = {"en": "What time does the last train go?", "zh": "我买的鞋太小了，能退吗？"}
+QUESTIONS = {"en": "Who plays an instrument?", "zh": "我买的鞋太小了，能退吗？"}
 """Each is searched for among the sentences of the other language."""
 _WIDTH = 78
 
@@ -211,7 +211,8 @@ class _Tour:
 
         vectors = self.vectors
         elmo = load("qkv-elmo") if "qkv-elmo" in self.names else None
-        systems = [*(["word2vec (2013)"] if vectors else []), *(["ELMo (2018)"] if elmo else []), "BERT (2018)"]
+        asked = {"word2vec (2013)": vectors, "ELMo (2018)": elmo, "BERT (2018)": self.model}
+        systems = [name for name, model in asked.items() if model is not None]
         self.begin(
             translate("One word, several meanings"),
             translate(f"{', '.join(systems)}: cosines of its vectors in sentences 1 to 4"),
