@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'qkv: BERT and everything that led to it'
 	@echo
-	@echo '  make demo       the model that comes with qkv: blanks, attention (LAYER= HEAD=), a fine-tuned classifier; about 2 minutes'
+	@echo '  make demo       what each system does, from word2vec to BERT (attention: LAYER= HEAD=), and a fine-tuned classifier; about 2 minutes'
 	@echo '  make setup      .venv with everything needed to work on qkv'
 	@echo '  make test       the tests, a few minutes on two cores'
 	@echo '  make test-slow  the long tests'

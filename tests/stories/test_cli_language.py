@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from qkv.cli.demo import demo_tour
 from qkv.cli.main import CAPTIONED, NOUNS, VERBS, build_command, main, take_language
 from qkv.data.labelled.examples import Fault, Place
 from qkv.errors import InputError
@@ -22,7 +21,6 @@ from qkv.train.log import Lines
 from qkv.train.run_folder import read_lines
 from tests.golden.golden import MODELS
 from tests.support.finetune_runs import part_of
-from tests.support.stand_in import stand_in
 
 Run = Callable[..., tuple[int, str, str]]
 ROWS = "text,label\na good film,pos\na bad film,neg\na good film,neg\nanother,Pos\n"
@@ -182,23 +180,6 @@ def test_json_and_exit_codes_do_not_change(run: Run, locale: Callable[..., None]
     locale(QKV_LANG="zh")
     assert (run("check", file, "--json"), run("tokenize", "a cat", "--json"), run("info", "--json")) == english
     assert not HAN.search(json.dumps(json.loads(english[0][1])["findings"], ensure_ascii=False))
-
-
-def test_the_demonstration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    stand_in(tmp_path / "zoo", monkeypatch)
-    with speaking("zh"):
-        demo_tour(tmp_path / "out", None, None)
-    shown = capsys.readouterr().out
-    for expected in (
-        "[MASK] 处是哪个词元？",
-        "下一句是哪一句？",
-        "「his」看向哪里？（",
-        "看向",
-        ": 这个头的图",
-        ": 一页看完所有的头",
-    ):
-        assert expected in shown
-    assert not re.search(r"[a-z]+ [a-z]+ [a-z]+: ", shown)
 
 
 def test_progress(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ def test_one_model_for_two_languages(
     for part in ([], ["finetune"]):  # the second replaces the first
         assert main(["demo", *part, "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("Which token is behind [MASK]?") == 1
+    assert shown.count("The word behind [MASK] ━") == 1 and "━━ 5  A classifier of your own ━" in shown
     both_names = {name: f"{english} {chinese}" for english, chinese in DESKS.items() for name in (english, chinese)}
     for kind in ("", ".test"):
         both = [table(examples_folder() / f"news.{language}{kind}.csv")[1:] for language in DEMO_LANGUAGES]
@@ -48,7 +48,11 @@ def test_one_model_for_two_languages(
     for text in UNSEEN:
         assert any(f"{text}\n    {label} " in shown for label in both_names.values())
     assert (out / "finetune" / "model" / "LICENSE").is_file(), "a fine-tuned model keeps the licence"
-    assert (out / "finetune" / "report.html").is_file() and "qkv predict" in shown
+    assert (out / "finetune" / "report.html").is_file()
+    run = out / "finetune"
+    assert shown.count(f"    qkv look {run} --compare qkv-mini\n") == 2  # elsewhere, `qkv look` would not find it
+    ways = shown.rpartition("Try next:\n\n")[2].splitlines()
+    assert [way.split()[:2] for way in ways] == [["qkv", "predict"], ["qkv", "fill"], ["qkv", "finetune"]]
 
 
 def test_a_run_of_the_former_demonstration_is_replaced(tmp_path: Path) -> None:

