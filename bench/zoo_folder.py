@@ -326,7 +326,7 @@ def write_table(file: Path) -> str:
         folder = hub.FOLDER / name
         whole = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
         document = describe_model(folder).document
-        bits = {"int8": "8 bits", "float16": "16 bits"}.get(document["dtype"], document["dtype"])
+        bits = {"int8": "8 bits", "float16": "16 bits", "bfloat16": "16 bits"}.get(document["dtype"], document["dtype"])
         shown = f"{_size(folder)}, {bits.replace(' bits', ' 位') if file.name.endswith('.zh.md') else bits}"
         rows.append([name, f"{_parameters(document):,}", shown, f"{whole / 1e6:.1f} MB", "CC BY-SA 4.0"])
     before, _, rest = file.read_text(encoding="utf-8").partition(MARKS[0])
@@ -339,7 +339,7 @@ def main() -> None:
     parser.add_argument("card", type=Path, nargs="?")
     parser.add_argument("--run", type=Path, action="append", default=[])
     parser.add_argument("--recipe", type=Path, action="append", default=[])
-    parser.add_argument("--dtype", choices=("int8", "float16", "float32"), default="float16")
+    parser.add_argument("--dtype", choices=("int8", "bfloat16", "float16", "float32"), default="float16")
     parser.add_argument("--out", type=Path, help="default: the folder of the zoo")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()

@@ -93,6 +93,8 @@ ON_MAP, NEAREST_ON_MAP, ANSWERS_ON_MAP = 500, 10, 3
 """The numbers that the page asks for; they must be the same here, since they are part of a question's key."""
 RANK_FIRST, RANK_OWN, RANK_OTHERS, RANK_LAST = range(4)
 """Order of recording: what a view opens with, its own examples, examples of other views, large or late replies."""
+MOST_WHOLE = 4
+"""Models of a page up to which every one is recorded as a whole."""
 TASK_FIELDS = {"text": "passage", "question": "question", "choices": "choices"}
 """Fields of questions of the tasks answer and choice, and their names in examples."""
 
@@ -204,7 +206,10 @@ def choose_first(examples: Examples, given: PageText | None) -> Examples:
 
 
 def plan_jobs(subjects: Sequence[_Subject], examples: Examples, given: PageText | None) -> list[_Job]:
-    """All jobs, ordered by rank."""
+    """All jobs, ordered by rank. Of many models only the first of each view is recorded as a whole, since that is what
+    the page opens it with; of the others what they open with and the examples of the view."""
+    first = {view: subject["index"] for subject in reversed(subjects) for view in subject["views"]}
+    few = len(subjects) <= MOST_WHOLE
     # the view of next words shows beside them what the first model that fills blanks expects (next.js: `filler`)
     fills = next((subject["index"] for subject in subjects if "masked" in subject["heads"]), None)
     views = _VIEWS | {"next": partial(_next_words, fills=fills)}
@@ -213,6 +218,7 @@ def plan_jobs(subjects: Sequence[_Subject], examples: Examples, given: PageText 
         for subject in subjects
         for view in subject["views"]
         for rank, job in views[view](subject, examples, given)
+        if few or subject["index"] == first[view] or rank <= RANK_OWN
     ]
     return [job for _, job in sorted(ranked, key=lambda one: one[0])]
 

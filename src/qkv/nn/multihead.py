@@ -4,8 +4,8 @@ Each function here is an `Attend`: the layers call the one they are given. `expl
 one that returns its weights.
 
 On a GPU packed rows go through variable-length flash attention, which needs bf16 or fp16 (rows of up to 128 tokens have
-their own kernel, nn/gpu/short_attention.py). It has no CPU kernel; there, rows of equal length go through SDPA
-together, without mask and padding.
+their own kernel, nn/gpu/short_attention.py). Elsewhere (a CPU, fp32) rows of equal length go through SDPA together,
+without mask and padding.
 
 Shapes: tokens come before heads, the layout of a linear layer's output and of packed rows: (B, T, H, K) padded,
 (N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.
@@ -195,16 +195,17 @@ def attend_packed(
     shapes = tuple(zip(lengths, lengths if key_lengths is None else key_lengths, strict=True))
     runs, order = _grouping(shapes)
     if order is not None:
+        order = _Order(*(index.to(query.device) for index in order))
         query = query.index_select(0, order.own)
         key, value = key.index_select(0, order.others), value.index_select(0, order.others)
     # split, not slices: the gradient of a slice is a zero tensor as long as the whole batch
     queries = query.split([rows * length for rows, length, _ in runs])
     keys, values = (x.split([rows * key_length for rows, _, key_length in runs]) for x in (key, value))
-    # SDPA's backward pass in 16 bits is slow on a CPU: 7 ms for 40 rows of 12 tokens, where the equation takes 1 ms
-    is_learned = query.requires_grad and query.dtype != torch.float32
-    attend = explicit if is_learned else fused
+    # on a CPU SDPA's backward pass in 16 bits is slower than the equation, which keeps weights as long as rows squared
+    is_learned = query.requires_grad and query.dtype != torch.float32 and query.device.type == "cpu"
     answers = []
     for (rows, length, key_length), q, k, v in zip(runs, queries, keys, values, strict=True):
+        attend = explicit if is_learned and max(length, key_length) <= SHORT else fused
         answer, _ = attend(
             q.view(rows, length, *query.shape[1:]),
             k.view(rows, key_length, *key.shape[1:]),
@@ -263,7 +264,8 @@ Shapes = tuple[tuple[int, int], ...]
 Runs = tuple[tuple[int, int, int], ...]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
+@torch.inference_mode(False)  # an order cached in an evaluation must also serve training
 def _grouping(shapes: Shapes) -> tuple[Runs, _Order | None]:
     """How rows of (query tokens, key tokens) go through SDPA, as (rows, query tokens, key tokens) each; and the order
     that makes them neighbours, where moving tokens is cheaper than more calls.

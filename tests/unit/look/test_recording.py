@@ -197,7 +197,7 @@ def test_what_every_view_opens_with(made: dict[str, set[str]]) -> None:
             "positions {}",
             'order {"other":"我欠他","text":"他欠我"}',
         },
-        "gpt": {f'attention {{"kind":"causal",{text}}}', f'steps {{"head":0,"kind":"causal","layer":0,{text}}}'},
+        "gpt": {f'attention {{"kind":"causal",{text}}}', f'next_words {{"k":8,{text}}}'},
         "transformer": {
             *(f'attention {{"kind":"{kind}",{text}}}' for kind in ("encoder", "decoder", "cross")),
             *(f'{name} {{"beams":4,{text}}}' for name in ("translate", "beam_steps")),
@@ -219,6 +219,7 @@ def test_what_every_view_opens_with(made: dict[str, set[str]]) -> None:
     }
     for name, keys in wanted.items():
         assert keys <= made[name], keys - made[name]
+    assert not any(key.startswith("steps") for key in made["gpt"]), "of many models the first has its steps"
     (chart,) = [key for key in made["table"] if key.startswith("word_map")]
     assert chart.startswith('word_map {"most":500,"script":"letters","words":"king ') and "woman" in chart
 
@@ -298,3 +299,24 @@ def test_the_examples_of_the_page_fit() -> None:
     assert all({"lang", "set", "title"} <= set(one) for listed in EXAMPLES.values() for one in listed)
     for view in VIEWS:
         assert rank_texts(view, EXAMPLES, None)
+
+
+def test_of_many_models_the_first_of_a_view_is_recorded_as_a_whole() -> None:
+    def subject(index: int) -> dict[str, Any]:
+        return {"index": index, "kind": "bert", "views": ["fill"], "heads": ["masked"], "task": None}
+
+    for number, whole in ((4, [True] * 4), (5, [True, False, False, False, False])):
+        room = {"subjects": [subject(index) for index in range(number)], "examples": SMALL}
+        replies = record_answers(lambda name, fields: Reply({}).to_bytes(), room, every=True).replies
+        asked = [json.loads(key.partition(" ")[2]) for key in replies]
+        about = [{one["text"] for one in asked if one["model"] == index} for index in range(number)]
+        assert ["the dog sat" in texts for texts in about] == whole, "an example of another view"
+        assert all("paris is the capital" in texts for texts in about), "one of its own"
+
+
+def test_next_words_and_a_blank_in_every_place(tmp_path: Path) -> None:
+    api = Api([open_subject(make_gpt(tmp_path / "gpt")), open_subject(make_folder(tmp_path / "bert"))])
+    replies = record_answers(api.ask, api.room(), PageText("the cat 我")).replies
+    for fields in ({"hide": "0-3"}, {"hide": "4-7"}, {"hide": "8-9"}, {"text": "the cat 我[MASK]"}):
+        assert question_key("fill", {"text": "the cat 我", "k": 8, "model": 1, **fields}) in replies, fields
+    assert question_key("next_words", {"text": "the cat 我", "k": 8}) in replies

@@ -94,6 +94,35 @@ def test_packed_cross_attention() -> None:
     assert torch.allclose(slow, fast, atol=1e-6)
 
 
+def test_order_made_in_an_evaluation_serves_training() -> None:
+    """Rows of two lengths in turn are put in order, and the order is cached."""
+    batch = Batch.of([[0] * length for length in (2, 9, 2, 9, 2, 9)])
+    inputs = [heads(batch.n_tokens).requires_grad_() for _ in range(3)]
+    with torch.inference_mode():
+        attend_packed(*inputs, **batch.packing._asdict())
+    attend_packed(*inputs, **batch.packing._asdict())[0].sum().backward()
+    assert all(one.grad is not None for one in inputs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_order_follows_the_device_of_the_rows(dtype: torch.dtype) -> None:
+    batch = Batch.of([[0] * length for length in (2, 9, 2, 9, 2, 9)])
+    inputs = [heads(batch.n_tokens).to("meta", dtype).requires_grad_() for _ in range(3)]
+    answer, _ = attend_packed(*inputs, **batch.packing._asdict())
+    assert (answer.device.type, answer.shape) == ("meta", inputs[0].shape)
+
+
+@pytest.mark.parametrize(("length", "keeps_weights"), [(128, True), (129, False)])
+def test_long_rows_keep_no_weights_for_training(length: int, keeps_weights: bool) -> None:
+    """In 16 bits on a CPU the equation is used, whose memory grows with the square of the length."""
+    batch = Batch.of([[0] * length])
+    inputs = [heads(length).to(torch.bfloat16).requires_grad_() for _ in range(3)]
+    kept: list[tuple[int, ...]] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(tuple(x.shape)) or x, lambda x: x):
+        attend_packed(*inputs, **batch.packing._asdict())
+    assert any(shape[-2:] == (length, length) for shape in kept) == keeps_weights
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="variable-length attention has no CPU kernel")
 @pytest.mark.parametrize("causal", [False, True])
 def test_variable_length_kernel(causal: bool) -> None:
