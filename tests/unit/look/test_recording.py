@@ -197,7 +197,7 @@ def test_what_every_view_opens_with(made: dict[str, set[str]]) -> None:
             "positions {}",
             'order {"other":"我欠他","text":"他欠我"}',
         },
-        "gpt": {f'attention {{"kind":"causal",{text}}}', f'steps {{"head":0,"kind":"causal","layer":0,{text}}}'},
+        "gpt": {f'attention {{"kind":"causal",{text}}}', f'next_words {{"k":8,{text}}}'},
         "transformer": {
             *(f'attention {{"kind":"{kind}",{text}}}' for kind in ("encoder", "decoder", "cross")),
             *(f'{name} {{"beams":4,{text}}}' for name in ("translate", "beam_steps")),
@@ -219,6 +219,7 @@ def test_what_every_view_opens_with(made: dict[str, set[str]]) -> None:
     }
     for name, keys in wanted.items():
         assert keys <= made[name], keys - made[name]
+    assert not any(key.startswith("steps") for key in made["gpt"]), "of many models the first has its steps"
     (chart,) = [key for key in made["table"] if key.startswith("word_map")]
     assert chart.startswith('word_map {"most":500,"script":"letters","words":"king ') and "woman" in chart
 
