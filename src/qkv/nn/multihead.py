@@ -260,13 +260,13 @@ class _Order(NamedTuple):
     back: Tensor  # (N,) where each query's answer is
 
 
-Shapes = tuple[tuple[int, int], ...]
-Runs = tuple[tuple[int, int, int], ...]
+_Shapes = tuple[tuple[int, int], ...]
+_Runs = tuple[tuple[int, int, int], ...]
 
 
 @lru_cache(maxsize=16)
 @torch.inference_mode(False)  # an order cached in an evaluation must also serve training
-def _grouping(shapes: Shapes) -> tuple[Runs, _Order | None]:
+def _grouping(shapes: _Shapes) -> tuple[_Runs, _Order | None]:
     """How rows of (query tokens, key tokens) go through SDPA, as (rows, query tokens, key tokens) each; and the order
     that makes them neighbours, where moving tokens is cheaper than more calls.
 
@@ -281,7 +281,7 @@ def _grouping(shapes: Shapes) -> tuple[Runs, _Order | None]:
     return _neighbours(tuple(shapes[row] for row in rows)), _Order(own, others, torch.argsort(own))
 
 
-def _neighbours(shapes: Shapes) -> Runs:
+def _neighbours(shapes: _Shapes) -> _Runs:
     return tuple((len(list(same)), *shape) for shape, same in groupby(shapes))
 
 
@@ -297,7 +297,7 @@ def _tokens(lengths: list[int], rows: list[int]) -> Tensor:
 # `qkv.weight` are the queries of all heads, then the keys, then the values. Mask and kernel are the caller's `attend`:
 # these classes serve padded and packed rows, with and without weights.
 #
-# Shapes: … (B, T) of padded or (N,) of packed rows, D width, H heads, K head width.
+# _Shapes: … (B, T) of padded or (N,) of packed rows, D width, H heads, K head width.
 
 
 class MultiHeadSelfAttention(nn.Module):
