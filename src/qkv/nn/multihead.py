@@ -297,7 +297,7 @@ def _tokens(lengths: list[int], rows: list[int]) -> Tensor:
 # `qkv.weight` are the queries of all heads, then the keys, then the values. Mask and kernel are the caller's `attend`:
 # these classes serve padded and packed rows, with and without weights.
 #
-# _Shapes: … (B, T) of padded or (N,) of packed rows, D width, H heads, K head width.
+# Shapes: … (B, T) of padded or (N,) of packed rows, D width, H heads, K head width.
 
 
 class MultiHeadSelfAttention(nn.Module):
