@@ -12,7 +12,7 @@ LINES: dict[str, str] = {
     "fill": "fill 'Paris is the [MASK] of France.' -k 4",
     "fill-zh": "fill 巴黎是[MASK]国的首都，也是[MASK]。",
     "fill-bert": "fill 'the [MASK] walked' --model {models}/bert",
-    "embed": "embed 'A cat sleeps.' 'A kitten naps.'",
+    "embed": "embed 'A cat sleeps.' 'A kitten naps.' --model qkv-mini",
     "embed-bert": "embed 'the cat' 猫爱吃鱼 --pooling cls --normalize --model {models}/bert",
     "embed-layer": "embed 'the cat' --layer 0 --model {models}/bert",
     "embed-gpt": "embed 'the cat' --model {models}/gpt",
