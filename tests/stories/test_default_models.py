@@ -107,6 +107,7 @@ def test_translating_by_the_direction(
         (["你好"], "qkv-zh-en"),
         (["你好", "再见", "--to", "en"], "qkv-zh-en"),
         (["Angela Merkel met Emmanuel Macron in Los Angeles.", "--from", "en"], "qkv-en-zh"),
+        (["Bonjour le monde", "--from", "en-GB"], "qkv-en-zh"),
         (["1 2 3 !", "--to", "zh"], "qkv-en-zh"),
     ):
         out, err = answers(capsys, "translate", *words, *few)

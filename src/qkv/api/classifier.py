@@ -113,9 +113,7 @@ def _plain(item: Any) -> Any:
 
 def _known(label: Any, place: int, found: dict[str, Any], kind: str) -> str:
     if _lacks_label(label):
-        raise InputError(
-            f"y[{place}] is {label!r}: every text needs a label. Leave texts without one out, or set skip_bad=True."
-        )
+        raise _without_label(label, place)
     if not isinstance(label, str | int | float):
         raise InputError(
             f"y[{place}] is {label!r}; a label is a text, a whole number, true or false, or a list of them."
@@ -232,7 +230,9 @@ class Classifier:
             raise InputError(f"X has {len(texts):,} texts and y has {len(expected):,} labels; give one each.")
         weights = _weights(sample_weight, len(texts))
         kept = self._usable(texts, expected)
-        labels = parse_labels(y if len(kept) == len(texts) else _select(y, kept), self.kind)
+        if not kept:
+            raise InputError("No row of X and y has a text and a label: there is nothing to learn from.")
+        labels = parse_labels(_select(expected, kept), self.kind)
         if labels.form == "single" and len(labels.classes) < 2:
             raise InputError(f"Every label in y is {labels.classes[0]!r}: a classifier needs at least two.")
         config = resolve_finetune_settings(
@@ -316,6 +316,10 @@ class Classifier:
         if len(wanted) != len(texts):
             raise InputError(f"X has {len(texts):,} texts and y has {len(wanted):,} labels; give one each.")
         kept = self._usable(texts, wanted)
+        if (row := next((row for row in kept if _lacks_label(wanted[row])), None)) is not None:
+            raise _without_label(wanted[row], row)
+        if not kept:
+            raise InputError("No row of X and y has a text and a label: there is nothing to score.")
         found = self.model_.predict([texts[row] for row in kept])
         self._check_skipped([row for row, one in zip(kept, found, strict=True) if one is None], len(texts))
         kept = [row for row, one in zip(kept, found, strict=True) if one is not None]
@@ -505,9 +509,14 @@ def _lacks_label(label: Any) -> bool:
     return is_missing(label) or (isinstance(label, str) and not label.strip())
 
 
-def _select(y: Any, rows: Sequence[int]) -> Any:
-    found = _label_rows(y)
-    return found[list(rows)] if isinstance(found, np.ndarray) else [found[row] for row in rows]
+def _select(labels: Any, rows: Sequence[int]) -> Any:
+    return labels[list(rows)] if isinstance(labels, np.ndarray) else [labels[row] for row in rows]
+
+
+def _without_label(label: Any, place: int) -> InputError:
+    return InputError(
+        f"y[{place}] is {label!r}: every text needs a label. Leave texts without one out, or set skip_bad=True."
+    )
 
 
 def _weights(sample_weight: Any, n: int) -> list[float]:

@@ -281,14 +281,15 @@ def convert(
     file = Path(os.path.expanduser(source))
     place = file if file.is_file() else locate(source)
     found = describe_model(place)
+    changes = (architecture, fold, add_tokens, layers)
     is_own = place.is_dir() and found.model_type in OWN_FORMATS
     if is_own and dtype is not None and not (target.suffix and LOOKS_UP in found.abilities):
-        if any(one is not None for one in (architecture, fold, add_tokens, layers)):
+        if any(one is not None for one in changes):
             raise InputError(f"{place} is of a format of qkv: with --dtype leave out the other options.")
         _store(found, target, dtype, as_json)
         return
     if LOOKS_UP in found.abilities:
-        if any(one is not None for one in (dtype, architecture, fold, add_tokens, layers)):
+        if any(one is not None for one in (dtype, *changes)):
             raise InputError(
                 "Files of word vectors are always float32: leave out all options but --overwrite. A folder of them "
                 "takes --dtype."
@@ -306,7 +307,7 @@ def convert(
         dtype = "float32"
     check_model_target(target)
     opened = open_model(place, Loading(getattr(torch, dtype or stored)))
-    if opened.write is None and dtype is not None and architecture is None and fold is None and layers is None:
+    if opened.write is None and dtype is not None and all(one is None for one in changes):
         _store(found, target, dtype, as_json)
         return
     for note in opened.notes:

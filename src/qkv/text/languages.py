@@ -217,7 +217,7 @@ def base_of(code: str) -> str:
 # The language of a text
 
 _SCRIPTS = {
-    "ja": "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9d",
+    "ja": "\u3041-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9d",
     "ko": "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af",
     "ru": "\u0400-\u052f",
     "el": "\u0370-\u03ff\u1f00-\u1fff",

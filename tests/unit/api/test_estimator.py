@@ -137,6 +137,7 @@ def test_parameters() -> None:
         ([], [], "X is empty"),
         (TEXTS, NAMES[:4], "X has 30 texts and y has 4 labels"),
         (TEXTS, ["a"] * 30, "Every label in y is 'a'"),
+        (TEXTS, (name for name in ["a"] * 30), "Every label in y is 'a'"),
         ("one text", ["a"], "a list of texts"),
         (TEXTS, "bad", "one label for every text"),
         (TEXTS, [None, *NAMES[1:]], r"y\[0\] is None"),
@@ -173,6 +174,10 @@ def test_rows_without_a_text_or_a_label_are_named_or_skipped(folder: Path, fitte
     assert len(made.skipped_) == 10 and np.isnan(made.predict(["我爱吃鱼", None])[1]).all()
     with pytest.raises(InputError, match=r"missing or empty: X\[1\]"):
         fitted.score([TEXTS[0], ""], NAMES[:2])
+    with pytest.raises(InputError, match=r"y\[1\] is None: every text needs a label"):
+        fitted.score(TEXTS[:2], [NAMES[0], None])
+    with pytest.raises(InputError, match="No row of X and y has a text and a label"):
+        Classifier(folder, skip_bad=True, **QUICK).fit(["", None], NAMES[:2])
     with pytest.raises(InputError, match="0 and 1"):
         Classifier(folder, **QUICK).fit(TEXTS, table)
 

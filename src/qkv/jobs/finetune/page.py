@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from qkv.data.labelled.reader import COLUMN_ENDINGS
+from qkv.data.readers import COMPRESSED
 from qkv.jobs.finetune.facts import (
     ENOUGH,
     CalibrationFacts,
@@ -276,17 +278,19 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
 
 def _next_steps(run: Path, facts: FinetuneFacts) -> Iterator[tuple[str, Words]]:
     """How the model is used, evaluated on other examples, and looked into."""
-    name, new = shlex.quote(run.resolve().name), shlex.quote(f"new{Path(facts.train.source).suffix or '.csv'}")
+    name, source = shlex.quote(run.resolve().name), Path(facts.train.source)
+    ending = Path(source.stem).suffix if source.suffix in COMPRESSED else source.suffix
+    labelled, texts = f"new{ending or '.csv'}", f"new{'.txt' if ending in COLUMN_ENDINGS else ending or '.csv'}"
     words = task_words(facts.task, facts.kind)
     yield (
-        f"qkv predict {name} {'new.txt' if facts.task == 'tag' else new} --out answers.csv",
+        f"qkv predict {name} {texts} --out answers.csv",
         Phrase(
             f"Answers for a file of new {words.many.en}, next to its own columns.",
             f"给文件里新的{words.one.zh}作答，保留原有各列。",
         ),
     )
     yield (
-        f"qkv evaluate {name} {new}",
+        f"qkv evaluate {name} {labelled}",
         Phrase(
             "The score on other labelled examples, with its intervals and the baselines; --against RUN compares it "
             "with another model.",

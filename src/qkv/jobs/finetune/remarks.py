@@ -297,7 +297,7 @@ _CHEAPER = {
     "overlap": Phrase(
         "it does not read the question better than a comparison of words. Give more examples, another model or a lower "
         "learning rate.",
-        "它对问题的理解不胜过比对词语。请增加样本、换模型或降低学习率再试。",
+        "它并不比单纯比对词语更懂问题。可以增加样本、换模型或降低学习率再试。",
     ),
 }
 """By baseline: what follows where it is not beaten."""

@@ -113,12 +113,13 @@ def check_language_of(path: Path, text: str, place: str, trusted: str = "") -> N
 
     `trusted` is the language that the user says it is in: it is believed as far as the letters agree.
     """
-    from qkv.text.languages import detect_language, in_latin, language_name
+    from qkv.text.languages import base_of, detect_language, in_latin, language_name
 
     name = zoo_name(path)
     if name is None or not (found := detect_language(text)):
         return
-    if found not in ZOO[name].reads and not (in_latin(found) and in_latin(trusted) and trusted in ZOO[name].reads):
+    is_believed = in_latin(found) and in_latin(trusted) and base_of(trusted) in ZOO[name].reads
+    if found not in ZOO[name].reads and not is_believed:
         shown = text if len(text) <= 40 else text[:39] + "…"
         way = " If it is English, add --from en." if ZOO[name].writes and in_latin(found) else ""
         raise InputError(

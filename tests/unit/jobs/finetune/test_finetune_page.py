@@ -71,6 +71,11 @@ def test_next_steps_are_the_commands_of_this_run(tmp_path: Path) -> None:
     verbs = [command.split("'")[0].strip() for command, _ in steps.commands]
     assert verbs == ["qkv predict", "qkv evaluate", "qkv look"] and steps.html().count("<code>") == 3
     assert all("'my run'" in command for command, _ in steps.commands), "as a shell reads it"
+    for source, texts, labelled in (("a.tsv.gz", "new.tsv", "new.tsv"), ("a.bio", "new.txt", "new.bio")):
+        facts = replace(classification(), train=replace(classification().train, source=source))
+        (steps,) = (one for one in page_of(tmp_path, facts).sections if isinstance(one, Commands))
+        predict, evaluate, _ = (command.split() for command, _ in steps.commands)
+        assert (texts in predict, labelled in evaluate) == (True, True)
     facts = replace(classification(), test=None, test_scored=None)
     failed = replace(facts, scored=replace(facts.scored, values=facts.scored.values | {facts.main: 0.0}))
     assert "Next steps" not in titles(page_of(tmp_path, failed)), "the first remark says what to try"

@@ -127,6 +127,8 @@ def test_a_missing_list_and_other_bytes(folder: Path, tmp_path: Path, capsys: py
 def test_other_families_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert grow(make_gpt(tmp_path / "gpt"), tmp_path / "new") == 2
     assert "Tokens can be added to BERT and its relatives" in capsys.readouterr().err
+    assert grow(tmp_path / "gpt", tmp_path / "new", LIST, "--dtype", "float16") == 2, "with another option too"
+    assert "Tokens can be added to BERT and its relatives" in capsys.readouterr().err
     assert grow(make_like_folder(tmp_path / "r", "roberta"), tmp_path / "new") == 2
     assert "Tokens can be added to a WordPiece vocabulary, and this one is by byte-pair." in capsys.readouterr().err
     added = make_tokenizer()
