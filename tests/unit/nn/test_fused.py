@@ -118,7 +118,12 @@ def test_long_rows_keep_no_weights_for_training(length: int, keeps_weights: bool
     batch = Batch.of([[0] * length])
     inputs = [heads(length).to(torch.bfloat16).requires_grad_() for _ in range(3)]
     kept: list[tuple[int, ...]] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(tuple(x.shape)) or x, lambda x: x):
+
+    def keep(saved: Tensor) -> Tensor:
+        kept.append(tuple(saved.shape))
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
         attend_packed(*inputs, **batch.packing._asdict())
     assert any(shape[-2:] == (length, length) for shape in kept) == keeps_weights
 

@@ -128,10 +128,12 @@ class SafeTensor:
             with self.file.open("rb", buffering=0) as file:
                 file.seek(self.start)
                 self._fill(file, flat)
+            check_finite(destination, self.name, self.file)
         else:
             for part, piece in zip(flat.split(SCRATCH_BYTES // self.item_bytes), self._pieces(dtype), strict=True):
                 part.copy_(piece)
-        check_finite(destination, self.name, self.file)
+            if not _is_finite(destination):
+                raise _too_large(self.mapped(), self.name, self.file, dtype_name(destination.dtype))
 
     def _pieces(self, dtype: "torch.dtype") -> Iterator["Tensor"]:
         """The numbers, SCRATCH_BYTES at a time, each time in the same memory."""
@@ -221,7 +223,9 @@ class PickledTensor:
         return self.tensor.contiguous()
 
     def read_into(self, destination: "Tensor") -> None:
-        destination.copy_(self.mapped())
+        exact = self.mapped()
+        if not _is_finite(destination.copy_(exact)):
+            raise _too_large(exact, self.name, self.file, dtype_name(destination.dtype))
 
 
 def dtype_name(dtype: "torch.dtype") -> str:
@@ -427,10 +431,7 @@ def encode_tensors(tensors: Mapping[str, StoredTensor], dtype: str) -> tuple[dic
             encoded[name] = exact.to(torch.float16 if dtype == "int8" else getattr(torch, dtype), copy=True)
             after = encoded[name].float()
             if not after.isfinite().all():
-                raise InputError(
-                    f"{stored.file}: {name} has numbers of up to {exact.abs().max():.3g}, too large for {dtype}. Use "
-                    "bfloat16 or float32."
-                )
+                raise _too_large(exact, name, stored.file, dtype)
         rows = exact.float().flatten(1) if exact.dim() > 1 else exact.float().view(1, -1)
         length = rows.norm(dim=1)
         errors[name] = ((after.view(rows.shape) - rows).norm(dim=1) / length)[length > 0]
@@ -498,20 +499,29 @@ def check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Any], file: Pat
 def check_finite(tensor: "Tensor", name: str, file: Path, pieces: Iterable["Tensor"] = ()) -> None:
     """Refuse weights that are NaN or infinite: everything computed from them would be NaN. `pieces` of the tensor are
     read in its place."""
-    import torch
-
-    if tensor.is_meta or not tensor.is_floating_point() or not tensor.numel():
-        return
-    # pieces are too small for threads, which take longer to wake than a piece takes; the sum of finite numbers may
-    # overflow, so only what it shows is looked at in full
-    sums = [piece.sum() for piece in pieces or tensor.reshape(-1).split(SCRATCH_BYTES // 4)]
-    if torch.stack(sums).isfinite().all():
-        return
-    if wrong := int((~tensor.isfinite()).sum()):
+    if not _is_finite(tensor, pieces):
+        wrong = int((~tensor.isfinite()).sum())
         raise InputError(
             f"{file}: {wrong:,} of the {tensor.numel():,} weights in {name} are NaN or infinite. The training "
             "diverged or the file is damaged: take an earlier checkpoint, or copy the model again."
         )
+
+
+def _is_finite(tensor: "Tensor", pieces: Iterable["Tensor"] = ()) -> bool:
+    import torch
+
+    if tensor.is_meta or not tensor.is_floating_point() or not tensor.numel():
+        return True
+    # pieces are too small for threads, which take longer to wake than a piece takes; the sum of finite numbers may
+    # overflow, so only what it shows is looked at in full
+    sums = [piece.sum() for piece in pieces or tensor.reshape(-1).split(SCRATCH_BYTES // 4)]
+    return bool(torch.stack(sums).isfinite().all() or tensor.isfinite().all())
+
+
+def _too_large(exact: "Tensor", name: str, file: Path, dtype: str) -> InputError:
+    return InputError(
+        f"{file}: {name} has numbers of up to {exact.abs().max():.3g}, too large for {dtype}. Use bfloat16 or float32."
+    )
 
 
 def _is_float(stored: StoredTensor) -> bool:

@@ -275,3 +275,15 @@ def test_same_compares_bytes(tmp_path: Path) -> None:
     pickled = open_weights(tmp_path).tensors
     assert are_equal(pickled["a"], pickled["b"])
     assert not are_equal(pickled["a"], pickled["c"])
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_numbers_too_large_for_a_type_are_not_called_damage(tmp_path: Path, name: str) -> None:
+    """Those of a pickle became infinite."""
+    tensors = {"a": torch.tensor([1.0, 1e6]), "b": torch.tensor([1.0, float("nan")])}
+    save_file(tensors, tmp_path / name) if name.endswith("tensors") else torch.save(tensors, tmp_path / name)
+    stored, half = open_weights(tmp_path).tensors, torch.empty(2, dtype=torch.float16)
+    with pytest.raises(InputError, match=r"a has numbers of up to 1e\+06, too large for float16"):
+        stored["a"].read_into(half)
+    with pytest.raises(InputError, match="1 of the 2 weights in b are NaN or infinite"):
+        stored["b"].read_into(half)
