@@ -77,7 +77,7 @@ def test_a_note_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("opencc")
     assert main(["embed", "驌驦", "一只猫", "--lang", "zh"]) == 0
     assert (
-        "对应的原文：驌, 驦。转换一份能多认得一些的：qkv convert qkv-mini NEW --fold simplified。"
+        "对应的原文：驌, 驦。转换一份能多认得一些的：qkv convert qkv-sentences NEW --fold simplified。"
         in capsys.readouterr().err
     )
 

@@ -230,7 +230,7 @@ def test_a_model_that_is_gone(tmp_path: Path) -> None:
 
 def test_the_shipped_model_is_found_by_name(tmp_path: Path) -> None:
     index = SearchIndex.build(["A cat sleeps.", "Rates rose.", "猫在睡觉。"], tmp_path / "index")
-    assert index.facts["model"]["name"] == "qkv-mini"
+    assert index.facts["model"]["name"] == "qkv-sentences"
     assert SearchIndex.open(tmp_path / "index").search("cats", k=1)[0].text == "A cat sleeps."
 
 

@@ -9,13 +9,17 @@ import pytest
 
 from qkv.config import Requested, merge, read_toml, to_toml
 from qkv.errors import InputError
-from qkv.jobs.translate.settings import TranslateConfig, model_config, resolve_translation_settings
+from qkv.jobs.translate.settings import TRANSLATION_MODELS, TranslateConfig, model_config, resolve_translation_settings
 from qkv.models.seq2seq.network import Seq2SeqConfig
 from qkv.models.transformer.network import TransformerConfig
 from qkv.search.options import GenerateConfig
 from tests.conftest import ROOT
 
-RECIPES = sorted((ROOT / "src" / "qkv" / "zoo" / "recipes").glob("translate-*.toml"))
+RECIPES = sorted(
+    file
+    for file in (ROOT / "src" / "qkv" / "zoo" / "recipes").glob("*.toml")
+    if read_toml(file).get("model_type") in TRANSLATION_MODELS
+)
 
 
 def configured(
@@ -32,7 +36,7 @@ def configured(
 def test_recipes_state_differences_alone(recipe: Path) -> None:
     table = read_toml(recipe)
     config = configured(recipe, {}, [])
-    assert config.model_type == table.pop("model_type") and config.epochs
+    assert config.model_type == table.pop("model_type") and (config.epochs or config.train.steps)
     defaults = dataclasses.asdict(TranslateConfig())
 
     def same(stated: dict[str, Any], default: dict[str, Any], prefix: str = "") -> Iterator[str]:
