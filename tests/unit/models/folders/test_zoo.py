@@ -203,8 +203,9 @@ def test_a_shipped_model_is_what_the_table_says(name: str) -> None:
 
 
 def test_the_zoo_is_small_enough_for_the_wheel() -> None:
+    """Which may have 80 MB; it is compressed, by a seventh."""
     sizes = {name: sum(file.stat().st_size for file in (hub.FOLDER / name).rglob("*")) for name in hub.shipped_models()}
-    assert sum(sizes.values()) < 64_000_000, sizes
+    assert sum(sizes.values()) < 80_000_000, sizes
 
 
 def test_the_shipped_model_is_a_bert_of_transformers(shipped: Path) -> None:
