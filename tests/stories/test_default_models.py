@@ -68,11 +68,11 @@ def test_a_copy_without_some_offers_what_it_has(own_zoo: Path, capsys: pytest.Ca
     assert "Did you mean" not in str(error.value), "it is not offered"
     for name, instead in (("qkv-zh-en", "qkv train translate"), ("qkv-words", "qkv pretrain word2vec")):
         with pytest.raises(
-            InputError, match=f"{name}, which this copy of qkv comes without.*--model FOLDER.*{instead}"
+            InputError, match=f"This copy of qkv comes without the model {name}.*--model FOLDER.*{instead}"
         ):
             locate(name)
-    assert "qkv-zh-en, which this copy of qkv comes without" in fails(capsys, "translate", "你好")
-    assert "qkv-words, which this copy of qkv comes without" in fails(capsys, "similar", "king")
+    assert "comes without the model qkv-zh-en" in fails(capsys, "translate", "你好")
+    assert "comes without the model qkv-words" in fails(capsys, "similar", "king")
 
 
 def test_each_verb_answers(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -277,6 +277,9 @@ def in_latin(code: str) -> bool:
     return base_of(code) in _common
 
 
+_FEWEST_LETTERS = 2  # of a script: π and 奈雪の茶 are no Greek and no Japanese
+
+
 def detect_language(text: str) -> str:
     """The code of the language that a text is most likely in; "" if it has no letters.
 
@@ -286,6 +289,7 @@ def detect_language(text: str) -> str:
     chinese = len(_chinese.findall(text))
     others = {code: len(letters.findall(text)) for code, letters in _scripts.items()}
     latin = sum(map(len, words)) if (words := _latin_words(text)) else 0
+    others = {code: count if count >= _FEWEST_LETTERS else 0 for code, count in others.items()}
     script = max(others, key=others.__getitem__)
     if others["ja"] and others["ja"] >= _LEAST_JAPANESE * (chinese + others["ja"]) and others["ja"] + chinese > latin:
         return "ja"

@@ -133,7 +133,7 @@ def find_shipped(name: str) -> Path:
     folder = FOLDER / name
     if not folder.is_dir():
         raise InputError(
-            f"No model was given, or {name}, which this copy of qkv comes without. Give one with --model FOLDER "
+            f"This copy of qkv comes without the model {name}. Give another with --model FOLDER "
             f"(qkv.load(folder) in Python). {ZOO[name].instead}"
         )
     if not (folder / SUMS).is_file():
