@@ -102,10 +102,10 @@ def test_codes_of_two_letters_are_those_of_the_registry() -> None:
         ("it", ["Il gatto dorme sul divano e non si muove."]),
         ("pt", ["Quero um café, por favor, e não muito quente."]),
         ("ja", ["こんにちは", "東京は日本の首都です", "ＯＫです"]),
-        ("zh", ["列奥纳多・达・芬奇的画"]),
+        ("zh", ["列奥纳多・达・芬奇的画", "奈雪の茶"]),
         ("ko", ["안녕하세요", "서울 is 서울입니다"]),
         ("ru", ["Привет, мир"]),
-        ("", ["", "3 + 4 = 7", "😀!", "—"]),
+        ("", ["", "3 + 4 = 7", "😀!", "—", "π = 3.14"]),
     ],
 )
 def test_the_language_of_a_text(code: str, texts: list[str]) -> None:
