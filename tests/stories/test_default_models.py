@@ -224,3 +224,14 @@ def test_a_file_is_hashed_once(own_zoo: Path, monkeypatch: pytest.MonkeyPatch) -
     (own_zoo / "qkv-gpt" / "config.json").write_text("{}")
     with pytest.raises(InputError, match=r"config.json is not the file that was shipped"):
         locate("qkv-gpt")
+
+
+def test_alignments_without_a_segmenter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chinese words are those of qkv-words, where rjieba is not installed."""
+    monkeypatch.setattr("qkv.text.segmenter.is_installed", lambda name: False)
+    out, _ = answers(capsys, "translate", "Tom chases Jerry.", "--alignments")
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [
+        ["Tom", "汤姆"],
+        ["chases", "追逐"],
+        ["Jerry", "杰瑞"],
+    ]

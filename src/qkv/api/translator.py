@@ -122,7 +122,10 @@ class Translator(Translates):
         `places`: what messages call each text; else by its number.
         """
         if isinstance(texts, str):
-            raise InputError("Texts are several: give a list, such as [text].")
+            raise InputError("Give a list of texts: translate([text]).")
+        for number, text in enumerate(texts, first + 1):
+            if not isinstance(text, str):
+                raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
         config = decoding or self.decoding
         if split and (alignments or config.n_best > 1):
             what = "alignments" if alignments else f"n_best = {config.n_best}"

@@ -323,6 +323,8 @@ def convert(
     added = None if add_tokens is None else opened.add_tokens(add_tokens)
     if layers is not None:
         opened.keep_layers(layers)
+        if found.heads and architecture is None:
+            say(f"note: the heads were trained on {found.shown.get('layers')} layers; --architecture leaves them out")
     target = opened.save(target, architecture)
     if added is not None:
         _say_added(added)

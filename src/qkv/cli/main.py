@@ -108,7 +108,7 @@ Pretrain a model on your own text, Chinese or English:
     qkv prepare 语料.txt corpus.txt --tokenizer tokenizer --out shards
     qkv pretrain bert --size mini --data shards --out run --minutes 20
 
-A model is a Hugging Face folder; qkv-mini is included. Only hf:owner/name uses the network.
+A model is a Hugging Face folder; small ones of each kind are included. Only hf:owner/name uses the network.
 `qkv VERB --help` has examples.
 """
 

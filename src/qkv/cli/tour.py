@@ -7,7 +7,7 @@ about a Chinese word is left out where there is no segmenter.
 
 import re
 import textwrap
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -174,7 +174,7 @@ class _Tour:
         from qkv.api.translator import load_translator
         from qkv.models.folders.hub import ZOO
         from qkv.report.alignment_picture import draw_alignment
-        from qkv.text.segmenter import Segmenter
+        from qkv.text.segmenter import Segmenter, cut_longest
         from qkv.text.wordpiece import is_punctuation
 
         self.begin(
@@ -318,20 +318,6 @@ class _Tour:
         across = cosine_matrix(vectors["en"].vectors, vectors["zh"].vectors)
         found = sum(int(row.argmax()) == place for place, row in enumerate(across))
         write(f"\nOf {len(SENTENCES)} English sentences {found} find their own Chinese translation first.")
-
-
-def cut_longest(text: str, known: Container[str]) -> list[str]:
-    """The words of a Chinese text by a list of words alone, the longest first; for alignments, without a segmenter.
-
-    >>> cut_longest("汤姆追逐杰瑞", {"汤姆", "追逐", "追"})
-    ['汤姆', '追逐', '杰', '瑞']
-    """
-    found, start = list[str](), 0
-    while start < len(text):
-        end = next((end for end in range(len(text), start + 1, -1) if text[start:end] in known), start + 1)
-        found.append(text[start:end])
-        start = end
-    return found
 
 
 def compare_word(model: "Model", word: str, sentences: Sequence[str]) -> "NDArray[np.float32]":

@@ -1,6 +1,7 @@
 """`qkv train translate` and `qkv translate`: train a translation model on sentence pairs, and translate with it."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -313,7 +314,9 @@ def translate_texts(
     segmenter: Annotated[
         str | None,
         typer.Option(
-            "--segmenter", metavar="NAME", help="Chinese word segmenter: rjieba (default if installed) or none."
+            "--segmenter",
+            metavar="NAME",
+            help="Chinese words: rjieba (default if installed, else the words of qkv-words) or none.",
         ),
     ] = None,
     lang: LanguageOption = "en",
@@ -438,8 +441,12 @@ def translate_texts(
 
 
 def _segmenter(name: str | None) -> "Segmenter | None":
-    from qkv.text.segmenter import find_segmenter, is_installed
+    from qkv.models.folders.hub import locate, shipped_models
+    from qkv.text.segmenter import Segmenter, cut_longest, find_segmenter, is_installed
 
+    if name is None and not is_installed("rjieba") and "qkv-words" in shipped_models():
+        known = frozenset((locate("qkv-words") / "vocab.txt").read_text(encoding="utf-8").split("\n"))
+        return Segmenter("qkv-words", partial(cut_longest, known=known))
     return find_segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
 
 

@@ -20,7 +20,7 @@ for words outside it), or any function from a string to its words.
 
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import util
@@ -99,6 +99,20 @@ def find_segmenter(choice: str | Cut) -> Segmenter | None:
             f"rjieba is installed but cannot be imported ({error}). Install it again: pip install --force-reinstall "
             "rjieba. With the segmenter 'none' each 汉字 counts as a word."
         ) from error
+
+
+def cut_longest(text: str, known: Container[str]) -> list[str]:
+    """The words of a Chinese text by a list of words alone, the longest first; where no segmenter is installed.
+
+    >>> cut_longest("汤姆追逐杰瑞", {"汤姆", "追逐", "追"})
+    ['汤姆', '追逐', '杰', '瑞']
+    """
+    found, start = list[str](), 0
+    while start < len(text):
+        end = next((end for end in range(len(text), start + 1, -1) if text[start:end] in known), start + 1)
+        found.append(text[start:end])
+        start = end
+    return found
 
 
 def is_installed(name: str) -> bool:

@@ -1,6 +1,7 @@
 """The translator: order, long texts, sentences, candidates, alignments; OPUS-MT folders."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from safetensors.torch import save_file
@@ -129,8 +130,11 @@ def test_what_is_drawn_hangs_on_the_place_in_the_stream(
 
 
 def test_what_is_refused(translator: Translator, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Texts are several"):
+    with pytest.raises(InputError, match="Give a list of texts"):
         translator.translate("1 2")
+    for missing, kind in ((None, "NoneType"), (float("nan"), "float")):
+        with pytest.raises(InputError, match=f"Text 2 is of type {kind}; a text is a string"):
+            translator.translate(["1 2", cast(str, missing)])
     with pytest.raises(InputError, match="not a model folder|There is no"):
         load_translator(tmp_path / "nowhere")
     with pytest.raises(InputError, match="threads must be 1 or more"):
