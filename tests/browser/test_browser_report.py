@@ -44,6 +44,10 @@ def test_the_language_of_the_browser_and_a_choice(
     page.click(f"label[for=lang-{other}]" if kind == "report" else "#language")
     chosen = page.locator(f"html[lang={other}]")
     chosen.wait_for(state="attached")  # a busy machine answers a click late
-    page.reload()
-    chosen.wait_for(state="attached")
+    for _ in range(20):  # the browser stores a choice after the page has gone on
+        page.reload()
+        if page.evaluate("document.documentElement.lang") == other:
+            break
+        page.wait_for_timeout(100)
+    assert page.evaluate("document.documentElement.lang") == other
     context.close()
