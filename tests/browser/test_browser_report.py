@@ -37,17 +37,15 @@ def test_the_language_of_the_browser_and_a_choice(
 ) -> None:
     context = browser.new_context(locale=locale)
     page = context.new_page()
-    page.goto(files[kind].as_uri())
+    # not from a file: after a reload Chromium 156 now and then has lost what a file stored in a context of this kind
+    page.route("http://localhost/*", lambda route: route.fulfill(path=files[kind], content_type="text/html"))
+    page.goto("http://localhost/page.html")
     assert page.evaluate("document.documentElement.lang") == shown
     if kind == "report":
         assert page.get_by_text("微调", exact=True).is_visible() == (shown == "zh")
     page.click(f"label[for=lang-{other}]" if kind == "report" else "#language")
     chosen = page.locator(f"html[lang={other}]")
     chosen.wait_for(state="attached")  # a busy machine answers a click late
-    for _ in range(20):  # the browser stores a choice after the page has gone on
-        page.reload()
-        if page.evaluate("document.documentElement.lang") == other:
-            break
-        page.wait_for_timeout(100)
+    page.reload()
     assert page.evaluate("document.documentElement.lang") == other
     context.close()
