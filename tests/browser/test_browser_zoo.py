@@ -68,6 +68,6 @@ def test_a_grey_view_says_what_would_make_it_live(browser: "Browser", shipped: d
         assert list(subjects)[look.state("model")] == "qkv-words"
         grey = look.page.locator(".place[aria-disabled]")
         assert grey.evaluate_all("all => all.map(one => one.dataset.to)") == ["tasks"]
-        assert "qkv demo" in (grey.get_attribute("title") or "")
+        assert "qkv finetune" in (grey.get_attribute("title") or "")
         look.page.keyboard.press("8")
         assert look.ready("tasks").refusal() == "no_task" and "qkv finetune" in look.text(".lacking .live")

@@ -480,6 +480,18 @@ EXAMPLES: dict[str, list[PageExample]] = {
         },
         {
             "task": "classify",
+            "title": {"en": "A headline: which desk?", "zh": "一则标题归哪个版？（英文）"},
+            "lang": "en",
+            "set": {"text": "Shares tumble after the airline cuts its forecast"},
+        },
+        {
+            "task": "classify",
+            "title": {"en": "A headline: which desk? (Chinese)", "zh": "一则标题归哪个版？"},
+            "lang": "zh",
+            "set": {"text": "补时绝杀，主队时隔八年再进决赛"},
+        },
+        {
+            "task": "classify",
             "title": {"en": "A customer writes", "zh": "顾客来信（英文）"},
             "lang": "en",
             "set": {"text": "The parcel came two weeks late. Do I get the delivery fee back?"},

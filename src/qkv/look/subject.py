@@ -4,10 +4,11 @@
 once, but loads no weights. The views follow from the model's abilities (models/family.py).
 """
 
+import csv
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -174,13 +175,59 @@ def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | No
     return Subject(text, describe_model(file if file.is_file() else locate(text)), threads)
 
 
+class ExampleClassifier(Subject):
+    """A classifier of the package's example headlines: the zoo's sentence encoder with a linear head, fitted in seconds
+    when it is first looked at. It makes the view of tasks live before anything was fine-tuned, without weights of its
+    own in the package."""
+
+    EXAMPLES = ("news.en.csv", "news.zh.csv")
+
+    @cached_property
+    def title(self) -> str:
+        return "headlines"
+
+    @cached_property
+    def model(self) -> Model:
+        from qkv.api.classifier import Classifier
+
+        rows = [row for name in self.EXAMPLES for row in _read_examples(name)]
+        classifier = Classifier(self.path, transfer="features", threads=self.threads, device="cpu")
+        fitted: Model = classifier.fit([row["text"] for row in rows], [row["label"] for row in rows]).model_
+        return fitted
+
+    @cached_property
+    def opened(self) -> Opened:
+        return self.model.opened
+
+
+def _read_examples(name: str) -> list[dict[str, str]]:
+    with (EXAMPLES_FOLDER / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+EXAMPLES_FOLDER = Path(__file__).resolve().parents[1] / "zoo" / "examples"
+_FITTED_ABILITIES = (HAS_TASK, ENCODES, ATTENDS, SHOWS_LAYERS)
+
+
+def open_example_classifier(threads: int | None = None) -> ExampleClassifier | None:
+    """The classifier of example headlines; None in a copy without the sentence encoder."""
+    encoder = hub.default_model(ENCODES.name)
+    if not (hub.FOLDER / encoder).is_dir():
+        return None
+    facts = open_subject(encoder).facts
+    record = {**facts.record, "task": "classify"}
+    fitted = replace(facts, abilities=_FITTED_ABILITIES, heads=("sequence",), record=record)
+    return ExampleClassifier(encoder, fitted, threads)
+
+
 DEMO_RUN = Path("qkv-demo", "finetune")
-"""What `qkv demo` fine-tunes, from the folder where it ran: the one model of the default page with a task."""
+"""What `qkv demo` fine-tunes, from the folder where it ran: on the default page it takes the place of the examples'."""
 
 
 def open_shipped(threads: int | None = None) -> list[Subject]:
     """The models that came with this copy of qkv: the default first, then what writes, so that a page opens with these;
-    and the run of `qkv demo`, if it is in the current folder. Loads no weights."""
+    and one with a task: the run of `qkv demo`, if it is in the current folder, else the classifier of the example
+    headlines. Loads no weights."""
     names = [name for name in hub.MODELS if (hub.FOLDER / name).is_dir()] or [DEFAULT_MODEL]
     found = [open_subject(name, threads) for name in names]
     found.sort(key=lambda one: (one.name != DEFAULT_MODEL, not one.has(WRITES)))
@@ -189,6 +236,8 @@ def open_shipped(threads: int | None = None) -> list[Subject]:
             found.append(open_subject(DEMO_RUN.absolute(), threads))
         except InputError as error:  # of a demonstration long ago, perhaps: no reason to show nothing
             warnings.warn(f"{DEMO_RUN} is left out of the page. {error}", stacklevel=2)
+    if not any(one.has(HAS_TASK) for one in found) and (examples := open_example_classifier(threads)) is not None:
+        found.append(examples)
     return found
 
 

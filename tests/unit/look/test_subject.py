@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.subject import DEMO_RUN, VIEW_BY_ABILITY, VIEWS, Subject, open_shipped, open_subject
+from qkv.look.subject import (
+    DEMO_RUN,
+    VIEW_BY_ABILITY,
+    VIEWS,
+    Subject,
+    describe_models,
+    open_example_classifier,
+    open_shipped,
+    open_subject,
+)
 from qkv.look.wire import RefusalError
-from qkv.models.family import Facts
+from qkv.models.family import HAS_TASK, Facts
 from qkv.report.bilingual import Phrase
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import make_folder
@@ -125,14 +134,16 @@ def test_a_title_is_what_people_call_it(name: str, path: str, title: str) -> Non
 
 
 def test_the_models_that_came_with_qkv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default first, then what writes; the run of the demonstration last, if it ran here and is whole."""
+    """The default first, then what writes; last one with a task: the run of the demonstration, if it ran here and is
+    whole, else the classifier of the example headlines."""
     whole_zoo(tmp_path, monkeypatch)
     found = [subject.title for subject in open_shipped()]
     assert found == ["qkv-mini", "qkv-gpt", "qkv-words", "qkv-elmo", "qkv-en-zh", "finetune"]
     shutil.rmtree(tmp_path / "zoo" / "qkv-gpt")  # a copy without it
     (tmp_path / DEMO_RUN / "model" / "model.safetensors").unlink()
     with pytest.warns(UserWarning, match="finetune is left out of the page.*model.safetensors"):
-        assert [subject.title for subject in open_shipped()] == ["qkv-mini", "qkv-words", "qkv-elmo", "qkv-en-zh"]
+        found = [subject.title for subject in open_shipped()]
+    assert found == ["qkv-mini", "qkv-words", "qkv-elmo", "qkv-en-zh", "headlines"]
     shutil.rmtree(tmp_path / "qkv-demo")
     (tmp_path / "zoo" / "qkv-elmo" / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(InputError, match="qkv-elmo.*is not the file that was shipped"):
@@ -140,3 +151,18 @@ def test_the_models_that_came_with_qkv(tmp_path: Path, monkeypatch: pytest.Monke
     shutil.rmtree(tmp_path / "zoo")
     with pytest.raises(InputError, match="comes without"):
         open_shipped()
+
+
+def test_the_classifier_of_example_headlines_is_fitted_when_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole_zoo(tmp_path, monkeypatch)
+    shutil.rmtree(tmp_path / "qkv-demo")
+    (subject,) = (one for one in open_shipped() if one.has(HAS_TASK))
+    assert "model" not in vars(subject), "not before it is looked at"
+    assert describe_models([subject], {})["subjects"][0]["task"] == "classify"
+    assert {"sport", "体育"} <= set(subject.model.labels) and len(subject.model.labels) == 10
+    (result,) = subject.model.predict("A late goal decides the final")
+    assert result.label in subject.model.labels
+    shutil.rmtree(tmp_path / "zoo" / "qkv-mini")
+    assert open_example_classifier() is None

@@ -2,7 +2,7 @@
 
 export const words = {
   en: {
-    "lead.classify": "The vector at [CLS] has looked at the whole text. One more layer turns it into a score per class.",
+    "lead.classify": "One vector stands for the whole text: that of [CLS], or the mean of all tokens. One more layer turns it into a score per class.",
     "lead.classify.gpt": "The vector at the last token has seen the whole text. One more layer turns it into a score per class.",
     "lead.classify.reader": "One vector stands for the whole text. One more layer turns it into a score per class.",
     "lead.tag": "Every word gets a tag from its own vector; what belongs together is one entity.",
@@ -36,7 +36,7 @@ export const words = {
     "refusal.number": "There are too many choices; {most} are taken at most.", "key.read": "from word to word in a passage",
   },
   zh: {
-    "lead.classify": "[CLS] 位置的向量看过整段文本，再经过一个线性层，每个类别得到一个分数。",
+    "lead.classify": "整段文本用一个向量表示：[CLS] 位置的向量，或所有词元的平均；再经过一个线性层，每个类别得到一个分数。",
     "lead.classify.gpt": "最后一个词元的向量看过整段文本，再经过一个线性层，每个类别得到一个分数。",
     "lead.classify.reader": "整段文本由一个向量代表，再经过一个线性层，每个类别得到一个分数。",
     "lead.tag": "每个词根据自己的向量得到一个标签，连在一起的就是一个实体。",
