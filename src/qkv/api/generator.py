@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -64,6 +64,15 @@ class GeneratedText:
             "n_tokens": self.n_tokens,
             "n_unknown": self.n_unknown,
         }
+
+
+class WrittenPiece(NamedTuple):
+    """A piece of a text that grows, in whole characters."""
+
+    text: str
+    n_tokens: int  # written so far, the end among them
+    n_prompt_tokens: int
+    finished: bool = False  # the model has ended the text with this piece
 
 
 @dataclass(frozen=True)
@@ -163,10 +172,10 @@ class Generator:
         """Yield the continuation of one prompt piece by piece, in whole characters; greedy or sampled, without
         beams."""
         (read,) = self.prepare([prompt], config, seed, begins=begins, fit=fit)
-        return self.stream_prompt(read)
+        return (piece.text for piece in self.stream_prompt(read) if piece.text)
 
-    def stream_prompt(self, read: PromptTokens) -> Iterator[str]:
-        """`stream` of a prompt made ready."""
+    def stream_prompt(self, read: PromptTokens) -> "Iterator[WrittenPiece]":
+        """`stream` of a prompt made ready; the last piece may have no text."""
         config = read.config
         if config.hypotheses > 1:
             raise InputError(
@@ -175,8 +184,8 @@ class Generator:
             )
         return self._pieces(read)
 
-    def _pieces(self, read: PromptTokens) -> Iterator[str]:
-        config = read.config
+    def _pieces(self, read: PromptTokens) -> "Iterator[WrittenPiece]":
+        config, n_tokens, finished = read.config, 0, False
         growing = GrowingText(self._decode, self._shown(read.ids))
         source = Batch.of([read.ids]).to(self.device)
         state = self.writer.start(source.ids, source.packing, longest=config.max_length)
@@ -192,10 +201,10 @@ class Generator:
             keys=[read.key],
         )
         for (one,) in written:
-            if one.token != end and (piece := growing.add(one.token)):
-                yield piece
-        if piece := growing.rest():
-            yield piece
+            n_tokens, finished = n_tokens + 1, one.token == end
+            if not finished and (piece := growing.add(one.token)):
+                yield WrittenPiece(piece, n_tokens, len(read.ids))
+        yield WrittenPiece(growing.rest(), n_tokens, len(read.ids), finished)
 
     def check(self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any) -> int:
         """Refuse prompts that are too long before anything is generated; return the number of prompts."""
