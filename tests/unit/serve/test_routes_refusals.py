@@ -1,4 +1,4 @@
-"""Refusals in each family's convention, whoever refuses: the guard, the body, the fields, the queue; and other pages."""
+"""Refusals in the convention of each family, whoever refuses: guard, body, fields, queue; and pages of other origins."""
 
 import json
 from typing import Any

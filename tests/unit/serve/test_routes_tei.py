@@ -54,7 +54,7 @@ def test_predict(client: AppClient, served_folders: dict[str, Path]) -> None:
 
 
 def test_rerank_by_pairs_and_by_vectors(client: AppClient, served_folders: dict[str, Path]) -> None:
-    body = {"query": "cat", "texts": ["a dog", "猫", "a cat"], "return_text": True}
+    body: dict[str, Any] = {"query": "cat", "texts": ["a dog", "猫", "a cat"], "return_text": True}
     said = client.post("/rerank", body).json
     pairs = qkv.load(served_folders["pairs"]).predict([("cat", text) for text in ["a dog", "猫", "a cat"]])
     assert {one["index"]: one["score"] for one in said} == {at: one.probabilities["1"] for at, one in enumerate(pairs)}
