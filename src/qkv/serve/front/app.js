@@ -44,6 +44,8 @@ function railDrawn() {
       type: "button", class: "place", data: { model: one.name }, "aria-current": one === info ? "page" : null, on: { click: () => go(one.name) },
     }, h("span", { class: "name" }, one.name), h("small", {}, tasksOf(one).map(name => t("task." + name)).join(" · "))))),
     h("div", { class: "links" }, h("a", { href: "docs" }, icon("book"), h("span", {}, t("docs"))), h("a", { href: "look/" }, icon("look"), h("span", {}, t("look")))));
+  const here = rail.querySelector("[aria-current]"); // on a narrow screen the models are a strip
+  if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - 40;
 }
 
 function factsOf() {

@@ -23,6 +23,7 @@ export const draw = {
 };
 
 const hueOf = (label, labels) => `var(--hue-${Math.max(0, labels.indexOf(label)) % HUES})`;
+const signed = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−"); // no minus before 0.00
 const unsure = () => h("p", { class: "unsure-note" }, h("strong", {}, t("abstained")), " ", t("abstained.note"));
 
 function verdict(said, chance, isUnsure = false) {
@@ -116,7 +117,7 @@ function heat(data, { sentences }) {
     h("th", { scope: "row", lang: languageOf(line) }, h("b", {}, row + 1), h("span", {}, line)),
     lines.map((other, column) => {
       const value = cosine(row, column), part = Math.max(0, value) ** 1.6;
-      return h("td", { class: part > 0.45 ? "deep" : "", style: { "--part": `${(100 * part).toFixed(1)}%` }, title: `${line}\n${other}` }, value.toFixed(2).replace("-", "−"));
+      return h("td", { class: part > 0.45 ? "deep" : "", style: { "--part": `${(100 * part).toFixed(1)}%` }, title: `${line}\n${other}` }, signed(value, 2));
     })));
   return [
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": t("task.similarity") },
@@ -131,7 +132,7 @@ function ranked(data, { documents }) {
   return [
     h("ol", { class: "ranked" }, data.results.map((one, at) => h("li", { class: at === 0 ? "first" : "" },
       h("b", { title: t("rerank.was", { n: one.index + 1 }) }, one.index + 1), h("span", { class: "what", lang: languageOf(lines[one.index] ?? "") }, lines[one.index] ?? ""),
-      h("span", { class: "bar" }, h("i", { style: { "--part": (one.relevance_score - low) / Math.max(1, high - low) } })), h("span", { class: "num" }, one.relevance_score.toFixed(3).replace("-", "−"))))),
+      h("span", { class: "bar" }, h("i", { style: { "--part": (one.relevance_score - low) / Math.max(1, high - low) } })), h("span", { class: "num" }, signed(one.relevance_score, 3))))),
     h("p", { class: "note" }, t("rerank.note")),
   ];
 }
