@@ -25,8 +25,9 @@ from qkv.data.pairs.groups import make_rows
 from qkv.data.windows import Rows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
-from qkv.tasks.embed import TEXT_POOLINGS, vectors_of_rows
+from qkv.tasks.embed import TEXT_POOLINGS, Counted, TextVectors, vectors_of_batch, vectors_of_rows
 from qkv.tasks.embed import scale_to_unit as scale_to_unit
+from qkv.text.tokenizer import Encoded
 from qkv.text.unknown import count_unknown
 
 _SHOWN, _ROWS = 6, 10
@@ -195,9 +196,8 @@ class Embedder:
         self, texts: Iterable[str], pooling: str | None, normalize: bool | None, tokens_per_batch: int | None
     ) -> Iterator[Embeddings]:
         """One vector per text; see `Model.embed`."""
-        pool, budget = self._pooling(pooling), self._budget(tokens_per_batch)
-        unit = self.opened.sentence.normalize if normalize is None else normalize
-        return self._parts(texts, pool, unit, budget)
+        pool, budget = self.resolve_pooling(pooling), self._budget(tokens_per_batch)
+        return self._parts(texts, pool, self.resolve_normalize(normalize), budget)
 
     def token_parts(
         self, texts: Iterable[str], normalize: bool, tokens_per_batch: int | None
@@ -212,7 +212,12 @@ class Embedder:
             return "is empty"
         return None if self.encodes.known is None else self._unknown(self.encodes.tokenizer.encode_ids([text])[0])
 
-    def _pooling(self, pooling: str | None) -> str:
+    def resolve_normalize(self, normalize: bool | None) -> bool:
+        """What was asked for, or what the folder says."""
+        return self.opened.sentence.normalize if normalize is None else normalize
+
+    def resolve_pooling(self, pooling: str | None) -> str:
+        """What was asked for, or what the folder says, or the mean; an error for what the model cannot do."""
         if pooling is None and (foreign := self.opened.sentence.foreign):
             raise InputError(
                 f"{self.name} pools with {foreign}, which qkv does not do: give pooling mean or cls (--pooling) to "
@@ -261,15 +266,50 @@ class Embedder:
         seen = 0
         first = None if self.watch is None else FIRST_CHARACTERS
         for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, CHARACTERS_PER_CHUNK, first):
-            check_texts(chunk, seen)
-            ids = self.encodes.tokenizer.encode_ids(chunk)
-            for number, row in enumerate(ids, start=seen + 1):
-                if not row:
-                    raise InputError(describe_empty_text(f"Text {number}"))
-                if lack := self._unknown(row):
-                    raise InputError(f"Text {number} {lack}. Leave it out, or have a model read it that spells words.")
-            yield self._embedded(ids, pooling, normalize, tokens_per_batch)
+            rows = self.prepare(chunk, seen)
+            vectors = vectors_of_rows(
+                self.encodes,
+                lambda batch: self.run(batch, self.layer),
+                rows,
+                pooling,
+                self.device,
+                tokens_per_batch,
+                self.watch,
+            )
+            yield self.finish(rows, vectors, normalize)
             seen += len(chunk)
+
+    # `parts` in three steps, for callers that run batches of several lists of texts (qkv.serve).
+
+    def prepare(self, texts: Sequence[str], before: int = 0) -> Rows:
+        """Tokenize, check and window texts; messages count from `before` + 1."""
+        check_texts(texts, before)
+        return self.prepare_ids(self.encodes.tokenizer.encode_ids(texts), before)
+
+    def prepare_ids(self, ids: list[list[int]], before: int = 0) -> Rows:
+        """`prepare` of texts that are token ids already, without special tokens."""
+        for number, row in enumerate(ids, start=before + 1):
+            if not row:
+                raise InputError(describe_empty_text(f"Text {number}"))
+            if lack := self._unknown(row):
+                raise InputError(f"Text {number} {lack}. Leave it out, or have a model read it that spells words.")
+        return self._rows(ids)
+
+    def run_batch(self, batch: Batch, counted: Counted, pooling: str) -> TextVectors:
+        """The vectors of rows, which may be those of several lists of texts."""
+        return vectors_of_batch(
+            self.encodes, lambda batch: self.run(batch, self.layer), batch, counted, pooling, self.device
+        )
+
+    def finish(self, rows: Rows, found: TextVectors, normalize: bool) -> Embeddings:
+        """The result for texts, from the vectors of the texts."""
+        vectors = scale_to_unit(found.vectors) if normalize else found.vectors
+        unknown = rows.count_token(self.encodes.tokenizer.unknown_id)
+        if self.encodes.counts_marks:
+            return Embeddings(vectors, rows.n_tokens, rows.n_windows, unknown)
+        n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
+        without = None if self.encodes.known is None else n_tokens - found.counts
+        return Embeddings(vectors, n_tokens, rows.n_windows, unknown, without)
 
     def _unknown(self, ids: list[int]) -> str | None:
         if self.encodes.known is None or self.encodes.has_vector(torch.tensor(ids)).any():
@@ -277,70 +317,58 @@ class Embedder:
         words = f"none of its {len(ids):,} words is" if len(ids) > 1 else "its only word is not"
         return f"has no vector: {words} among those of {self.name}"
 
-    @torch.inference_mode()
-    def _embedded(self, ids: list[list[int]], pooling: str, normalize: bool, tokens_per_batch: int) -> Embeddings:
-        rows = self._rows(ids)
-        vectors, total = vectors_of_rows(
-            self.encodes,
-            lambda batch: self.run(batch, self.layer),
-            rows,
-            pooling,
-            self.device,
-            tokens_per_batch,
-            self.watch,
-        )
-        vectors = scale_to_unit(vectors) if normalize else vectors
-        unknown = np.array([count_unknown(self.encodes.tokenizer, row) for row in ids], np.int64)
-        if self.encodes.counts_marks:
-            return Embeddings(vectors, rows.n_tokens, rows.n_windows, unknown)
-        n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
-        without = None if self.encodes.known is None else n_tokens - total
-        return Embeddings(vectors, n_tokens, rows.n_windows, unknown, without)
-
     def _token_parts(
         self, texts: Iterable[str], normalize: bool, tokens_per_batch: int
     ) -> Iterator[list[TokenVectors]]:
         seen = 0
         for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, KEPT_CHARACTERS_PER_CHUNK):
-            check_texts(chunk, seen)
-            encoded = self.encodes.tokenizer.encode_batch(chunk, special=False)
-            ids = [one.ids for one in encoded]
-            if 0 in map(len, ids):
-                raise InputError(describe_empty_text(f"Text {seen + 1 + list(map(len, ids)).index(0)}"))
-            vectors, n_windows = self._of_tokens(ids, tokens_per_batch)
-            yield [
-                TokenVectors(
-                    tuple(one.tokens),
-                    tuple(one.offsets),
-                    scale_to_unit(of_text) if normalize else of_text,
-                    self._has_vector(one.ids),
-                    windows,
-                    count_unknown(self.encodes.tokenizer, one.ids),
-                )
-                for one, of_text, windows in zip(encoded, vectors, n_windows.tolist(), strict=True)
-            ]
+            encoded, rows = self.prepare_tokens(chunk, seen)
+            counts = rows.counts()  # (R,)
+            starts = np.cumsum(counts) - counts  # rows keep the order of the texts, and a row's counted tokens theirs
+            found = np.empty((int(counts.sum()), self.encodes.sizes.width), dtype=np.float32)
+            for chosen in plan_batches(rows.lengths, tokens_per_batch):
+                counted = rows.counted(chosen)
+                where = np.arange(len(counted[0])) + np.repeat(starts[chosen] - counted[1].numpy(), counts[chosen])
+                found[where] = self.run_tokens(rows.collate(chosen), counted)
+            yield self.finish_tokens(encoded, rows, found, normalize)
             seen += len(chunk)
+
+    def prepare_tokens(self, texts: Sequence[str], before: int = 0) -> tuple[list[Encoded], Rows]:
+        """As `prepare`, of texts whose tokens have a vector each."""
+        check_texts(texts, before)
+        encoded = self.encodes.tokenizer.encode_batch(texts, special=False)
+        ids = [one.ids for one in encoded]
+        if 0 in map(len, ids):
+            raise InputError(describe_empty_text(f"Text {before + 1 + list(map(len, ids)).index(0)}"))
+        return encoded, self._rows(ids)
+
+    @torch.inference_mode()
+    def run_tokens(self, batch: Batch, counted: Counted) -> NDArray[np.float32]:
+        """(M, D), of the counted tokens."""
+        hidden = self.run(batch.to(self.device), self.layer).float()  # (N, D)
+        found: NDArray[np.float32] = hidden[counted[0].to(self.device)].cpu().numpy()
+        return found
+
+    def finish_tokens(
+        self, encoded: Sequence[Encoded], rows: Rows, found: NDArray[np.float32], normalize: bool
+    ) -> list[TokenVectors]:
+        """The results for texts, from the vectors of the counted tokens of all rows, in the order of the texts."""
+        # each text's tokens are between its [CLS] and its [SEP]
+        vectors = [of_text[1:-1] for of_text in np.split(found, np.cumsum(rows.n_tokens)[:-1])]
+        return [
+            TokenVectors(
+                tuple(one.tokens),
+                tuple(one.offsets),
+                scale_to_unit(of_text) if normalize else of_text,
+                self._has_vector(one.ids),
+                windows,
+                count_unknown(self.encodes.tokenizer, one.ids),
+            )
+            for one, of_text, windows in zip(encoded, vectors, rows.n_windows.tolist(), strict=True)
+        ]
 
     def _has_vector(self, ids: list[int]) -> NDArray[np.bool_]:
         return self.encodes.has_vector(torch.tensor(ids)).numpy()
-
-    @torch.inference_mode()
-    def _of_tokens(
-        self, ids: list[list[int]], tokens_per_batch: int
-    ) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
-        """(T, D) of every text, and (E,) the number of its windows."""
-        rows = self._rows(ids)
-        counts = rows.counts()  # (R,)
-        starts = np.cumsum(counts) - counts  # rows keep the order of the texts, and a row's counted tokens theirs
-        found = np.empty((int(counts.sum()), self.encodes.sizes.width), dtype=np.float32)
-        for chosen in plan_batches(rows.lengths, tokens_per_batch):
-            hidden = self.run(rows.collate(chosen).to(self.device), self.layer).float()  # (N, D)
-            places, offsets = rows.counted(chosen)
-            where = np.arange(len(places)) + np.repeat(starts[chosen] - offsets.numpy(), counts[chosen])  # (M,)
-            found[where] = hidden[places.to(self.device)].cpu().numpy()
-        # each text's tokens stand between its [CLS] and its [SEP]
-        texts = np.split(found, np.cumsum(rows.n_tokens)[:-1])
-        return [of_text[1:-1] for of_text in texts], rows.n_windows
 
     def _rows(self, ids: list[list[int]]) -> Rows:
         return make_rows(ids, self.encodes.tokenizer, self.encodes.sizes.max_length)
@@ -350,7 +378,7 @@ def _characters(text: str) -> int:
     return len(text) if isinstance(text, str) else 0  # `check_texts` raises for other types
 
 
-def check_texts(texts: list[str], before: int) -> None:
+def check_texts(texts: Sequence[str], before: int) -> None:
     for number, text in enumerate(texts, start=before + 1):
         if not isinstance(text, str):
             if is_missing(text):

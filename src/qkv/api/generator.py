@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from qkv.api.model import DTYPES
 from qkv.data.batch import Batch, chunks
 from qkv.errors import InputError, did_you_mean
-from qkv.models.family import WRITES, Loading
+from qkv.models.family import WRITES, Loading, Opened
 from qkv.models.folders.hub import default_model, locate
 from qkv.models.table import open_model
 from qkv.search.beam import generate
@@ -66,8 +66,19 @@ class GeneratedText:
         }
 
 
+class WrittenPiece(NamedTuple):
+    """A piece of a text that grows, in whole characters."""
+
+    text: str
+    n_tokens: int  # written so far, the end among them
+    n_prompt_tokens: int
+    finished: bool = False  # the model has ended the text with this piece
+
+
 @dataclass(frozen=True)
-class _Prompt:
+class PromptTokens:
+    """A prompt made ready."""
+
     text: str
     ids: tuple[int, ...]
     n_unknown: int
@@ -91,9 +102,19 @@ class Generator:
         use_threads(threads)
         if dtype not in DTYPES:
             raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
-        self.device = device_named(str(device))
-        self.path = locate(default_model(WRITES.name) if folder is None else folder)
-        opened = open_model(self.path, Loading(DTYPES[dtype], self.device, precision))
+        place = device_named(str(device))
+        path = locate(default_model(WRITES.name) if folder is None else folder)
+        self._take(open_model(path, Loading(DTYPES[dtype], place, precision)), place)
+
+    @classmethod
+    def of(cls, opened: Opened, device: torch.device) -> "Generator":
+        """Of a folder that is open already."""
+        generator = cls.__new__(cls)
+        generator._take(opened, device)
+        return generator
+
+    def _take(self, opened: Opened, device: torch.device) -> None:
+        self.device, self.path = device, opened.path
         found = opened.ability(WRITES)
         self.writer, self.tokenizer, self.notes = found.writer, found.tokenizer, opened.notes
         self.begin_id, self.end_id, self.never = found.begin_id, found.end_id, found.never
@@ -122,11 +143,11 @@ class Generator:
         """
         if isinstance(prompts, str):
             raise InputError("Prompts are several: give a list, such as [prompt].")
-        read = self._read(prompts, config, seed, begins=begins, fit=fit, first=first, seen=seen, places=places)
+        read = self.prepare(prompts, config, seed, begins=begins, fit=fit, first=first, seen=seen, places=places)
         found: list[list[GeneratedText]] = [[] for _ in read]
         for places_of, batch in self._batches(read):
-            for place, hypotheses in zip(places_of, self._written(batch), strict=True):
-                found[place] = [self._text(read[place], one) for one in hypotheses]
+            for place, hypotheses in zip(places_of, self.run_batch(batch), strict=True):
+                found[place] = [self.finish(read[place], one) for one in hypotheses]
         return found
 
     def generate_all(
@@ -150,13 +171,21 @@ class Generator:
     ) -> Iterator[str]:
         """Yield the continuation of one prompt piece by piece, in whole characters; greedy or sampled, without
         beams."""
-        (read,) = self._read([prompt], config, seed, begins=begins, fit=fit)
+        (read,) = self.prepare([prompt], config, seed, begins=begins, fit=fit)
+        return (piece.text for piece in self.stream_prompt(read) if piece.text)
+
+    def stream_prompt(self, read: PromptTokens) -> "Iterator[WrittenPiece]":
+        """`stream` of a prompt made ready; the last piece may have no text."""
         config = read.config
         if config.hypotheses > 1:
             raise InputError(
                 f"A text is shown while it grows if it is the only one: leave out beams and n_best "
                 f"({config.hypotheses} texts grow at once)."
             )
+        return self._pieces(read)
+
+    def _pieces(self, read: PromptTokens) -> "Iterator[WrittenPiece]":
+        config, n_tokens, finished = read.config, 0, False
         growing = GrowingText(self._decode, self._shown(read.ids))
         source = Batch.of([read.ids]).to(self.device)
         state = self.writer.start(source.ids, source.packing, longest=config.max_length)
@@ -172,17 +201,17 @@ class Generator:
             keys=[read.key],
         )
         for (one,) in written:
-            if one.token != end and (piece := growing.add(one.token)):
-                yield piece
-        if piece := growing.rest():
-            yield piece
+            n_tokens, finished = n_tokens + 1, one.token == end
+            if not finished and (piece := growing.add(one.token)):
+                yield WrittenPiece(piece, n_tokens, len(read.ids))
+        yield WrittenPiece(growing.rest(), n_tokens, len(read.ids), finished)
 
     def check(self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any) -> int:
         """Refuse prompts that are too long before anything is generated; return the number of prompts."""
         count = 0
         for chunk in chunks(placed, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
             texts, places = [text for text, _ in chunk], [place for _, place in chunk]
-            self._read(texts, config, None, first=count, places=places, **how)
+            self.prepare(texts, config, None, first=count, places=places, **how)
             count += len(chunk)
         return count
 
@@ -190,7 +219,7 @@ class Generator:
     def _end(self) -> int:
         return -1 if self.end_id is None else self.end_id  # a token that nothing is
 
-    def _read(
+    def prepare(
         self,
         prompts: Sequence[str],
         config: GenerateConfig | None,
@@ -201,7 +230,8 @@ class Generator:
         first: int = 0,
         seen: Counter[int] | None = None,
         places: Sequence[str] | None = None,
-    ) -> list[_Prompt]:
+    ) -> list[PromptTokens]:
+        """Tokenize and check prompts; arguments as of `generate`, which is this, `run_batch` and `finish`."""
         asked = config or GenerateConfig()
         for name, default in (("max_ratio", None), ("coverage_penalty", 0.0)):
             if getattr(asked, name) != default:
@@ -218,7 +248,7 @@ class Generator:
                 "prompt cannot be made the beginning of one. Leave begins out."
             )
         marked = self.begins_documents if begins is None else begins
-        found, seen = list[_Prompt](), Counter() if seen is None else seen
+        found, seen = list[PromptTokens](), Counter() if seen is None else seen
         for number, (text, ids) in enumerate(zip(prompts, self.tokenizer.encode_ids(prompts), strict=True)):
             place = f"Prompt {first + number + 1}" if places is None else places[number]
             if text and not ids:
@@ -234,7 +264,7 @@ class Generator:
             whole = [self.begin_id, *ids] if self.begin_id is not None and (marked or not ids) else ids
             room = self._room(place, text, whole, asked, fit=config is None if fit is None else fit)
             same = _number_of(whole)
-            found.append(_Prompt(text, tuple(whole), count_unknown(self.tokenizer, ids), room, same + seen[same]))
+            found.append(PromptTokens(text, tuple(whole), count_unknown(self.tokenizer, ids), room, same + seen[same]))
             seen[same] += 1
         return found
 
@@ -268,7 +298,7 @@ class Generator:
             f"max_length to {room:,} or less, or shorten the prompt."
         )
 
-    def _batches(self, prompts: Sequence[_Prompt]) -> Iterator[tuple[list[int], list[_Prompt]]]:
+    def _batches(self, prompts: Sequence[PromptTokens]) -> Iterator[tuple[list[int], list[PromptTokens]]]:
         """Indices and prompts, grouped by similar length and equal room, with a bounded number of tokens."""
         order = sorted(range(len(prompts)), key=lambda at: (prompts[at].config.max_length, len(prompts[at].ids)))
         batch: list[int] = []
@@ -282,7 +312,8 @@ class Generator:
         if batch:
             yield batch, [prompts[at] for at in batch]
 
-    def _written(self, batch: Sequence[_Prompt]) -> list[list[Hypothesis]]:
+    def run_batch(self, batch: Sequence[PromptTokens]) -> list[list[Hypothesis]]:
+        """The n best of each prompt; all have the same config."""
         config = batch[0].config
         source = Batch.of([one.ids for one in batch]).to(self.device)
         state = self.writer.start(source.ids, source.packing, hypotheses=config.hypotheses, longest=config.max_length)
@@ -290,7 +321,8 @@ class Generator:
         keys = [one.key for one in batch]
         return generate(self.writer.step, state, last, self._end, config, never=self.never, keys=keys)
 
-    def _text(self, prompt: _Prompt, found: Hypothesis) -> GeneratedText:
+    def finish(self, prompt: PromptTokens, found: Hypothesis) -> GeneratedText:
+        """The text that was written."""
         text = decode_continuation(self._decode, self._shown(prompt.ids), found.tokens)
         n_tokens = len(found.tokens) + found.finished
         return GeneratedText(

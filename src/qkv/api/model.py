@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -89,6 +89,13 @@ def strip_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
 _SAID = (("layers", "layers"), ("width", "wide"), ("vocabulary", "tokens"), ("parameters", "parameters"))
 _ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
+
+
+class MaskedText(NamedTuple):
+    """A text with blanks, as tokens, and where they are."""
+
+    encoded: Encoded
+    places: list[int]
 
 
 class Model:
@@ -185,18 +192,49 @@ class Model:
         Only the masked positions go through the head. The text must fit the model in one piece: a blank filled from
         part of its context would be another answer.
         """
-        fills = self._opened.ability(FILLS)
         if k < 1:
             raise InputError(f"k must be 1 or more, not {k}.")
-        encoded = self._in_one_window(text, None, "Filling a blank")
-        where = [place for place, token in enumerate(encoded.ids) if token == fills.mask_id]
-        if not where:
-            raise InputError(_no_mask(text, self.tokenizer.token(fills.mask_id)))
+        masked = self.prepare_fill(text)
         self._use_threads()
-        logits = fills.scores(self._batch(encoded), torch.tensor(where, device=self._device))  # (blanks, V)
-        probabilities = logits.float().softmax(-1)
-        tokens = torch.tensor(list(self.tokenizer.vocabulary.values()), device=self._device)
+        places = torch.tensor(masked.places, device=self._device)
+        scores = self._opened.ability(FILLS).scores(self._batch(masked.encoded), places)  # (blanks, V)
+        return self.finish_fill(masked, scores, k)
+
+    # `fill` in three steps, for callers that run batches of several texts (qkv.serve).
+
+    def prepare_fill(self, text: str) -> "MaskedText":
+        """Tokenize a text and find its blanks."""
+        fills = self._opened.ability(FILLS)
+        encoded = self._in_one_window(text, None, "Filling a blank")
+        places = [place for place, token in enumerate(encoded.ids) if token == fills.mask_id]
+        if not places:
+            raise InputError(_no_mask(text, self.tokenizer.token(fills.mask_id)))
+        return MaskedText(encoded, places)
+
+    def find_targets(self, words: Sequence[str]) -> list[int]:
+        """The tokens that blanks are to be filled with, as they are written in running text."""
+        vocabulary, found = self.tokenizer.vocabulary, []
+        for word in words:
+            written = word.lower() if self.tokenizer.lowercase else word
+            number = vocabulary.get(written, vocabulary.get(f"##{written}"))
+            if number is None:
+                raise InputError(
+                    f"'{word}' is not a token of {self.name}, so it cannot fill a blank: leave it out of the targets."
+                )
+            found.append(number)
+        return found
+
+    @torch.inference_mode()
+    def finish_fill(
+        self, masked: "MaskedText", scores: Tensor, k: int, targets: Sequence[int] | None = None
+    ) -> list[Blank]:
+        """The k most likely tokens of each blank from its scores (blanks, V); with `targets`, of these tokens, with
+        their probability among all."""
+        encoded, where = masked
+        probabilities = scores.float().softmax(-1)
         # a table padded to a round size has rows that stand for no token
+        numbers = list(self.tokenizer.vocabulary.values()) if targets is None else list(dict.fromkeys(targets))
+        tokens = torch.tensor(numbers, device=scores.device)
         best = probabilities[:, tokens].topk(min(k, len(tokens)))
         return [
             Blank(
@@ -302,6 +340,11 @@ class Model:
     def lacks(self, text: str) -> str | None:
         """Why `embed` would refuse a text, such as "is empty"; None if it would not."""
         return self._embedder().lacks(text)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """What `embed` and `embed_tokens` compute vectors of the last layer with."""
+        return self._embedder()
 
     def _embedder(self, layer: int | None = None, watch: Watch | None = None) -> Embedder:
         return Embedder(self._opened, self.name, self._device, self._hidden, layer, watch)

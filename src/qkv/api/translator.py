@@ -11,11 +11,11 @@ than what the model was made for is refused, or translated sentence by sentence 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qkv.data.batch import chunks
 from qkv.errors import InputError
-from qkv.models.family import TRANSLATES, Loading, Translates
+from qkv.models.family import TRANSLATES, Loading, Opened, Translates
 from qkv.models.folders.hub import default_model, locate
 from qkv.models.folders.own import CONFIG
 from qkv.models.table import describe_model, open_model
@@ -98,10 +98,27 @@ class Translation:
         return found
 
 
+class TranslationSources(NamedTuple):
+    """Texts made ready to be translated: pieces are texts, or sentences of texts, in order."""
+
+    texts: Sequence[str]
+    parts: list[list[tuple[int, int]]]  # of each text, the characters of its pieces
+    pieces: list[str]
+    ids: list[list[int]]  # of each piece
+    full: list[int]  # pieces that have words
+    sources: list[list[int]]  # the ids of those
+    keys: list[int]  # for drawing: see `translate_batch`
+
+
 @dataclass(frozen=True)
 class Translator(Translates):
     path: Path = Path()
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, opened: Opened) -> "Translator":
+        """Of a folder that is open already."""
+        return cls(**vars(opened.ability(TRANSLATES)), path=opened.path, notes=opened.notes)
 
     def translate(
         self,
@@ -121,15 +138,25 @@ class Translator(Translates):
         `first`: how many texts came before these, by which they are counted and what is drawn by chance differs.
         `places`: what messages call each text; else by its number.
         """
+        config = decoding or self.decoding
+        if split and (alignments or config.n_best > 1):
+            what = "alignments" if alignments else f"n_best = {config.n_best}"
+            raise InputError(f"Sentence by sentence there is one translation and no alignment: leave out {what}.")
+        read = self.prepare(texts, split=split, first=first, places=places)
+        found = translate_batch(self.network, self.languages, read.sources, config, keys=read.keys, progress=progress)
+        return self.finish(read, found, alignments=alignments, segmenter=segmenter)
+
+    # `translate` in three steps, for callers that run batches of several lists of texts (qkv.serve).
+
+    def prepare(
+        self, texts: Sequence[str], *, split: bool = False, first: int = 0, places: Sequence[str] | None = None
+    ) -> "TranslationSources":
+        """Check, split and tokenize texts; arguments as of `translate`."""
         if isinstance(texts, str):
             raise InputError("Give a list of texts: translate([text]).")
         for number, text in enumerate(texts, first + 1):
             if not isinstance(text, str):
                 raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
-        config = decoding or self.decoding
-        if split and (alignments or config.n_best > 1):
-            what = "alignments" if alignments else f"n_best = {config.n_best}"
-            raise InputError(f"Sentence by sentence there is one translation and no alignment: leave out {what}.")
         parts = [_sentences(text) if split else [(0, len(text))] for text in texts]
         pieces = [(number, text[start:end]) for number, text in enumerate(texts) for start, end in parts[number]]
         keys = [_key(first + number, part) for number, spans in enumerate(parts) for part in range(len(spans))]
@@ -140,19 +167,39 @@ class Translator(Translates):
             called = f"Text {first + number + 1}" if places is None else places[number]
             raise self._too_long(called, piece, len(ids[long[0]]), split)
         full = [place for place, row in enumerate(ids) if len(row) > 1]  # the others are nothing but an end
-        found = translate_batch(
-            self.network,
-            self.languages,
+        return TranslationSources(
+            texts,
+            parts,
+            [piece for _, piece in pieces],
+            ids,
+            full,
             [ids[place] for place in full],
-            config,
-            keys=[keys[place] for place in full],
-            progress=progress,
+            [keys[place] for place in full],
         )
-        candidates: list[list[TranslationCandidate]] = [[TranslationCandidate("", 0.0, 0.0, True, 0)] for _ in pieces]
-        for place, hypotheses in zip(full, found, strict=True):
-            candidates[place] = [self._candidate(pieces[place][1], one, alignments, segmenter) for one in hypotheses]
+
+    def run_batch(
+        self, sources: Sequence[Sequence[int]], keys: Sequence[int], decoding: GenerateConfig
+    ) -> list[list[Hypothesis]]:
+        """The n best of each source; they may be those of several lists of texts."""
+        return translate_batch(self.network, self.languages, sources, decoding, keys=keys)
+
+    def finish(
+        self,
+        read: "TranslationSources",
+        found: Sequence[Sequence[Hypothesis]],
+        *,
+        alignments: bool = False,
+        segmenter: Segmenter | None = None,
+    ) -> list[Translation]:
+        """One translation a text, from what was found for `read.sources`."""
+        ids = read.ids
+        candidates: list[list[TranslationCandidate]] = [
+            [TranslationCandidate("", 0.0, 0.0, True, 0)] for _ in read.pieces
+        ]
+        for place, hypotheses in zip(read.full, found, strict=True):
+            candidates[place] = [self._candidate(read.pieces[place], one, alignments, segmenter) for one in hypotheses]
         results, at = [], 0
-        for text, spans in zip(texts, parts, strict=True):
+        for text, spans in zip(read.texts, read.parts, strict=True):
             mine = slice(at, at + len(spans))
             at += len(spans)
             tokens = sum(map(len, ids[mine]))
@@ -266,9 +313,8 @@ def load_translator(
             check_language(code or UNKNOWN_LANGUAGE, what)
         name, source, target = default_model(TRANSLATES.name, source, target), "", ""
     opened = open_model(locate(name), Loading(device=device_named(device), precision=precision))
-    found = opened.ability(TRANSLATES)
-    check_direction(opened.path, found, source, target)
-    return Translator(**vars(found), path=opened.path, notes=opened.notes)
+    check_direction(opened.path, opened.ability(TRANSLATES), source, target)
+    return Translator.of(opened)
 
 
 def translates(name: str | Path) -> bool:

@@ -133,6 +133,51 @@ class Batch:
             labels=dict(labels or {}),
         )
 
+    @classmethod
+    def join(cls, batches: "Sequence[Batch]") -> Self:
+        """One batch of the rows of several, sorted by length, longest first, as `plan_batches` does; labels are
+        concatenated, and all batches have the same.
+
+        >>> both = Batch.join([Batch.of([[1, 2], [3]]), Batch.of([[4, 5, 6]])])
+        >>> both.ids.tolist(), both.lengths
+        ([4, 5, 6, 1, 2, 3], (3, 2, 1))
+        """
+        names = batches[0].labels.keys()
+        assert all(batch.labels.keys() == names for batch in batches), "batches with different labels"
+        lengths = [length for batch in batches for length in batch.lengths]
+        whole = cls.packed(
+            torch.cat([batch.ids for batch in batches]),
+            lengths,
+            segments=torch.cat([batch.segments for batch in batches]),
+            positions=torch.cat([batch.positions for batch in batches]),
+            examples=torch.cat([batch.examples for batch in batches]),
+            windows=torch.cat([batch.windows for batch in batches]),
+            labels={name: torch.cat([batch.labels[name] for batch in batches]) for name in names},
+        )
+        order = longest_first(lengths)
+        return whole if bool((order[1:] > order[:-1]).all()) else whole.take(order)
+
+    def take(self, rows: "Integers") -> Self:
+        """These rows, in this order. A label with as many entries as there are tokens is one per token."""
+        sizes = np.asarray(self.lengths, np.int64)
+        ends = np.cumsum(sizes[rows])
+        begins = np.cumsum(sizes)[rows] - sizes[rows]
+        # of the taken row, the distance between where its tokens were and where they are
+        places = torch.from_numpy(np.arange(ends[-1]) + np.repeat(begins - ends + sizes[rows], sizes[rows]))
+        chosen = torch.from_numpy(rows)
+        return self.packed(
+            self.ids[places],
+            sizes[rows].tolist(),
+            segments=self.segments[places],
+            positions=self.positions[places],
+            examples=self.examples[chosen],
+            windows=self.windows[chosen],
+            labels={
+                name: label[places] if len(label) == self.n_tokens else label[chosen]
+                for name, label in self.labels.items()
+            },
+        )
+
     @property
     def n_rows(self) -> int:
         return len(self.lengths)
@@ -327,9 +372,17 @@ def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> li
     >>> [rows.tolist() for rows in plan_batches([2, 9, 3, 3], tokens_per_batch=8)]
     [[1], [2, 3, 0]]
     """
-    sizes = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(-sizes, kind="stable")
+    sizes, order = np.asarray(lengths, dtype=np.int64), longest_first(lengths)
     return cut_batches(order, sizes[order], tokens_per_batch)
+
+
+def longest_first(lengths: Sequence[int] | Integers) -> Integers:
+    """Rows sorted by length, longest first; rows of equal length keep their order.
+
+    >>> longest_first([2, 9, 3, 3]).tolist()
+    [1, 2, 3, 0]
+    """
+    return np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
 
 
 def cut_batches(order: Integers, weights: Integers, tokens_per_batch: int) -> list[Integers]:

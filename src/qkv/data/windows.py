@@ -202,14 +202,23 @@ class Rows(Windowed):
 
         These are the arguments of torch's embedding_bag.
         """
-        lengths, starts = self.lengths[rows], self.counted_starts[rows]
-        sizes = self.counted_ends[rows] - starts  # (R,)
-        begins = np.cumsum(lengths) - lengths
-        return torch.from_numpy(ranges(begins + starts, sizes)), torch.from_numpy(np.cumsum(sizes) - sizes)
+        return locate_counted(self.lengths[rows], self.counted_starts[rows], self.counted_ends[rows])
 
     def counts(self) -> Integers:
         """(R,) number of counted tokens of each row."""
         return self.counted_ends - self.counted_starts
+
+
+def locate_counted(lengths: Integers, starts: Integers, ends: Integers) -> tuple[Tensor, Tensor]:
+    """`Rows.counted` of packed rows of these lengths, of which the tokens from `starts` to `ends` are counted. All (R,).
+
+    >>> places, offsets = locate_counted(np.array([4, 3]), np.array([0, 1]), np.array([2, 3]))
+    >>> places.tolist(), offsets.tolist()
+    ([0, 1, 5, 6], [0, 2])
+    """
+    sizes = ends - starts  # (R,)
+    begins = np.cumsum(lengths) - lengths
+    return torch.from_numpy(ranges(begins + starts, sizes)), torch.from_numpy(np.cumsum(sizes) - sizes)
 
 
 class BothOrders(Windowed):

@@ -1,7 +1,9 @@
-"""The ASGI app around the routes of `qkv look`: access, security headers, refusals, bodies, inference.
+"""The ASGI app around the routes of `qkv look` and `qkv serve`: access, security headers, refusals, bodies, inference.
 
-A refusal is JSON {"code", "message", "about"} with an HTTP status. Bodies over the size limit are refused before they
-are read. Inference runs in worker threads, never in the event loop; queued calls of disconnected clients are dropped.
+A refusal is JSON with an HTTP status, worded by the convention of its path (conventions.py); {"code", "message",
+"about"} for the page. Bodies over the size limit are refused before they are read, or where the limit is passed if they
+come in chunks. Inference of the page runs in worker threads, never in the event loop; queued calls of disconnected
+clients are dropped.
 
     app = build_app([Route("/", page), Route("/ask", ask, methods=["POST"])], Access(token))
 
@@ -30,6 +32,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qkv.serve.conventions import PAGE, Convention, Refused
+
 # --- Access control: which requests are answered, decided from their headers.
 #
 # Without a token (loopback only) the Host must name this machine. Another site can point its own name at 127.0.0.1 (DNS
@@ -39,7 +43,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 # becomes a cookie that no script can read and no other site sends, or it is sent as `Authorization: Bearer …`.
 #
 # In both cases there is exactly one Host, an absolute address names the same host, and a POST from a browser comes from
-# our own page: Origin, Sec-Fetch-Site and Referer must agree if present. Programs send none of them.
+# our own page: Origin, Sec-Fetch-Site and Referer must agree if present. Programs send none of them. Pages of the
+# origins that the user allows may ask, too, and read the answers (CORS); their browsers ask for leave by OPTIONS.
 #
 # Not here: encryption. Over an untrusted network use ssh -L.
 
@@ -52,32 +57,61 @@ class RefusedError(Exception):
     """A request that is not answered: HTTP status, code for programs, sentence for people, and the values in it."""
 
     def __init__(
-        self, status: int, code: str, message: str, about: Mapping[str, str | int] | None = None, *, close: bool = False
+        self,
+        status: int,
+        code: str,
+        message: str,
+        about: Mapping[str, str | int] | None = None,
+        *,
+        close: bool = False,
+        headers: Mapping[str, str] | None = None,
+        convention: Convention | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.about = status, code, dict(about or {})
         self.close = close  # also close the connection; needed if the body of the request is not read
+        self.headers = dict(headers or {})
+        self.convention = convention  # None: that of the path
 
 
 @dataclass(frozen=True)
 class Access:
     token: str | None = None
     cookie: str = "qkv"  # name; servers on two ports of one host have two tokens and need two names
+    allow_origins: tuple[str, ...] = ()  # of other pages that may ask, such as https://lab.example
+    open_paths: frozenset[str] = frozenset()  # answered without the token: health checks
 
     def check(self, scope: Scope) -> None:
         """Raise RefusedError unless the request may be answered."""
         method, headers = scope["method"], Headers(scope=scope)
+        allowed = self.allowed_origin(headers)
+        if method == "OPTIONS" and self.allow_origins:
+            host = _host(scope, headers)
+            if self.token is None and not names_this_machine(host):
+                raise _wrong_host(host)
+            if allowed is None:
+                raise _wrong_page(headers.get("origin", "without an origin"))
+            return
         if method not in ALLOWED_METHODS:
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "http", f"Unsupported method '{method:.20}'.", close=True)
         host = _host(scope, headers)
         if self.token is None and not names_this_machine(host):
             raise _wrong_host(host)
-        if self.token is not None and not self._has_token(headers):
+        if self.token is not None and scope["path"] not in self.open_paths and not self._has_token(headers):
             message = "The token is missing or wrong. Open the link that was printed at the start."
-            raise RefusedError(HTTPStatus.UNAUTHORIZED, "token", message, close=True)
-        if method == "POST" and (other := _other_page(host, headers)) is not None:
-            message = f"Requests from another page, '{other:.80}', are refused."
-            raise RefusedError(HTTPStatus.FORBIDDEN, "origin", message, close=True)
+            if self.open_paths:  # a server of programs
+                message = "The token is missing or wrong. Send the header Authorization: Bearer TOKEN."
+            challenge = {"WWW-Authenticate": "Bearer"}
+            raise RefusedError(HTTPStatus.UNAUTHORIZED, "token", message, close=True, headers=challenge)
+        if method == "POST" and allowed is None and (other := _other_page(host, headers)) is not None:
+            raise _wrong_page(other)
+
+    def allowed_origin(self, headers: Headers) -> str | None:
+        """The one origin that the request names, if the user allows it."""
+        origins = headers.getlist("origin")
+        if len(origins) != 1 or origins[0].lower() not in (one.rstrip("/").lower() for one in self.allow_origins):
+            return None
+        return origins[0]
 
     def is_introduced(self, scope: Scope) -> bool:
         """Whether the address carries the token, to be stored by `set_cookie`."""
@@ -140,6 +174,11 @@ def _wrong_host(host: str) -> RefusedError:
     return RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "host", message, close=True)
 
 
+def _wrong_page(page: str) -> RefusedError:
+    message = f"Requests from another page, '{page:.80}', are refused."
+    return RefusedError(HTTPStatus.FORBIDDEN, "origin", message, close=True)
+
+
 def _other_page(host: str, headers: Headers) -> str | None:
     """The page of another origin that sent the request, as far as the headers say so."""
     for origin in headers.getlist("origin"):
@@ -185,41 +224,79 @@ SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 """Defaults of every response."""
+PREFLIGHT = {"Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS), "Access-Control-Max-Age": "600"}
+"""What an allowed page is told before it asks."""
 DRAIN_SECONDS, DRAIN_BYTES = 2.0, 8 << 20
 """How much of a refused body is read, so that the sender receives the response and not a connection reset."""
 
 Result = TypeVar("Result")
 
 
-def build_app(routes: Sequence[BaseRoute], access: Access) -> ASGIApp:
-    """A plain ASGI callable."""
-    app = Starlette(
-        routes=routes, exception_handlers={RefusedError: _refuse, HTTPException: _miss, Exception: _report_fault}
-    )
+Wording = Callable[[str], Convention]
+"""The convention of a path."""
+
+
+def _word_for_the_page(path: str) -> Convention:
+    return PAGE
+
+
+def build_app(routes: Sequence[BaseRoute], access: Access, wording: Wording = _word_for_the_page) -> ASGIApp:
+    """A plain ASGI callable. `wording` says by which convention the refusals of a path are worded."""
+
+    def word(request: Request, error: RefusedError) -> Response:
+        return Refusal(error, error.convention or wording(request.scope["path"]))
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RefusedError)
+        return word(request, error)
+
+    async def miss(request: Request, error: Exception) -> Response:
+        """The response for a path or method without a route."""
+        assert isinstance(error, HTTPException)
+        path, headers = request.scope["path"], dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            message = f"'{path:.80}' takes {headers.get('Allow', 'another method')}, not {request.method}."
+            return word(request, RefusedError(error.status_code, "method", message, headers=headers))
+        return word(request, RefusedError(error.status_code, "no_page", f"There is nothing at '{path:.80}'."))
+
+    async def report_fault(request: Request, error: Exception) -> Response:
+        if not isinstance(error, ClientDisconnect):
+            traceback.print_exception(error)
+        message = "This is a bug in qkv; see the terminal for details."
+        return word(request, RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "fault", message))
+
+    handlers: dict[Any, Any] = {RefusedError: refuse, HTTPException: miss, Exception: report_fault}
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return Guard(app, access)
+    return Guard(app, access, wording)
 
 
 class Guard:
     """Lets in the requests that `access` allows, and sets the security headers of every response."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self.app, self.access = app, access
+    def __init__(self, app: ASGIApp, access: Access, wording: Wording = _word_for_the_page) -> None:
+        self.app, self.access, self.wording = app, access, wording
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        origin = self.access.allowed_origin(Headers(scope=scope))
 
         async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
+                if self.access.allow_origins:
+                    headers.add_vary_header("Origin")
+                if origin is not None:
+                    headers["Access-Control-Allow-Origin"] = origin
+                    headers["Access-Control-Expose-Headers"] = "*"
             await send(message)
 
         answer = self._turn_away(scope) or self.app
-        with contextlib.suppress(Exception):  # starlette re-raises what `_report_fault` has reported
+        with contextlib.suppress(Exception):  # starlette re-raises what `report_fault` has reported
             await answer(_with_plain_path(scope), receive, send_secured)
 
     def _turn_away(self, scope: Scope) -> Response | None:
@@ -229,7 +306,10 @@ class Guard:
         try:
             self.access.check(scope)
         except RefusedError as error:
-            return Refusal(error)
+            return Refusal(error, self.wording(_with_plain_path(scope)["path"]))
+        if scope["method"] == "OPTIONS":
+            wanted = Headers(scope=scope).get("access-control-request-headers", "")
+            return Response(None, HTTPStatus.NO_CONTENT, PREFLIGHT | {"Access-Control-Allow-Headers": wanted})
         return None
 
 
@@ -242,10 +322,10 @@ def _with_plain_path(scope: Scope) -> Scope:
 
 
 class Refusal(JSONResponse):
-    def __init__(self, error: RefusedError) -> None:
-        headers = {"Connection": "close"} if error.close else {}
-        content = {"code": error.code, "message": str(error), "about": error.about}
-        super().__init__(content, error.status, headers)
+    def __init__(self, error: RefusedError, convention: Convention = PAGE) -> None:
+        headers = error.headers | ({"Connection": "close"} if error.close else {})
+        said = Refused(error.status, error.code, str(error), error.about)
+        super().__init__(convention.body(said), error.status, headers)
         self.close = error.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -266,28 +346,6 @@ async def _drain(receive: Receive) -> None:
                 left -= len(part.get("body", b""))
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return Refusal(error)
-
-
-async def _miss(request: Request, error: Exception) -> Response:
-    """The response for a path or method without a route."""
-    assert isinstance(error, HTTPException)
-    path = request.scope["path"]
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        message = f"'{path:.80}' takes {(error.headers or {}).get('Allow', 'another method')}, not {request.method}."
-        return Refusal(RefusedError(error.status_code, "method", message))
-    return Refusal(RefusedError(error.status_code, "no_page", f"There is nothing at '{path:.80}'."))
-
-
-async def _report_fault(request: Request, error: Exception) -> Response:
-    if not isinstance(error, ClientDisconnect):
-        traceback.print_exception(error)
-    message = "This is a bug in qkv; see the terminal for details."
-    return Refusal(RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "fault", message))
-
-
 async def read_json(request: Request, most_bytes: int) -> dict[str, Any]:
     """The JSON object in the body; an empty body is an empty object."""
     length = request.headers.get("content-length")
@@ -295,9 +353,33 @@ async def read_json(request: Request, most_bytes: int) -> dict[str, Any]:
         message = "The request needs a Content-Length header."
         raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "length", message, close=True)
     if int(length) > most_bytes:
-        message = f"The body has {int(length):,} bytes; the maximum is {most_bytes:,}."
-        raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_big", message, {"most": most_bytes}, close=True)
+        raise _too_big(f"{int(length):,} bytes", most_bytes)
     return parse_object(await request.body())
+
+
+async def read_body(request: Request, most_bytes: int) -> bytes:
+    """The body, with its length said before or in chunks; one that is too large is refused as soon as it shows."""
+    length = request.headers.get("content-length")
+    if length is not None and "transfer-encoding" in request.headers:
+        message = "A body has a Content-Length or is sent in chunks, not both."
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "length", message, close=True)
+    if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        message = f"The body is encoded with '{coding:.20}'; send it as it is."
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "encoding", message, close=True)
+    if length is not None and int(length) > most_bytes:
+        raise _too_big(f"{int(length):,} bytes", most_bytes)
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most_bytes:
+            raise _too_big(f"more than {most_bytes:,} bytes", most_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_big(size: str, most_bytes: int) -> RefusedError:
+    message = f"The body has {size}; the maximum is {most_bytes:,}."
+    return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_big", message, {"most": most_bytes}, close=True)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:

@@ -104,15 +104,33 @@ def vectors_of_rows(
 ) -> TextVectors:
     """The vectors of texts; `run` gives the vectors (N, D) of the tokens of a batch on the device."""
     found = np.empty((len(rows), encodes.sizes.width), dtype=np.float32)  # (R, D)
-    counts = rows.counts()  # (R,)
+    counts = np.empty(len(rows), dtype=np.int64)  # (R,)
     for chosen in watched(plan_batches(rows.lengths, tokens_per_batch), rows.n_windows, watch):
-        batch, counted = rows.collate(chosen), rows.counted(chosen)
-        if not encodes.counts_marks:
-            counted = keep_counted(counted, is_of_text(batch, counted[0]) & encodes.has_vector(batch.ids[counted[0]]))
-            counts[chosen] = np.diff(counted[1].numpy(), append=len(counted[0]))
-        batch = batch.to(device)
-        hidden = run(batch).float()  # (N, D): a mean over half precision would lose what is left of it
-        found[chosen] = TEXT_POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
+        batch = rows.collate(chosen)
+        found[chosen], counts[chosen] = vectors_of_batch(encodes, run, batch, rows.counted(chosen), pooling, device)
+    return merge_vectors(rows, found, counts)
+
+
+@torch.inference_mode()
+def vectors_of_batch(
+    encodes: Encodes,
+    run: Callable[[Batch], Tensor],
+    batch: Batch,
+    counted: Counted,
+    pooling: str,
+    device: torch.device,
+) -> TextVectors:
+    """The vectors (R, D) of rows, and (R,) how many tokens each is of."""
+    if not encodes.counts_marks:
+        counted = keep_counted(counted, is_of_text(batch, counted[0]) & encodes.has_vector(batch.ids[counted[0]]))
+    batch = batch.to(device)
+    hidden = run(batch).float()  # (N, D): a mean over half precision would lose what is left of it
+    found: TextArray = TEXT_POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
+    return TextVectors(found, np.diff(counted[1].numpy(), append=len(counted[0])))
+
+
+def merge_vectors(rows: Rows, found: TextArray, counts: Integers) -> TextVectors:
+    """Vectors of windows (R, D), weighted by the tokens counted in each (R,) → vectors of texts."""
     if len(rows) == rows.n_examples:
         return TextVectors(found, counts)
     first = np.flatnonzero(rows.windows == 0)  # rows keep the order of the texts

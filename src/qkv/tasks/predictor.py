@@ -9,7 +9,7 @@ Shapes: R rows, N tokens of all rows, D width.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ from qkv.tasks.task import Calibration, Features, Scores
 from qkv.tasks.transfer import VECTORS, TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.unknown import UnknownCounter, UnknownFacts
+
+
+E = TypeVar("E", bound=Example)
 
 
 class Vectors:
@@ -122,14 +125,22 @@ def infer(
     model.eval()
     for chosen in watched(plan_batches(rows.lengths, tokens_per_batch), features.row_counts, watch):
         labels = {VECTORS: features.of(chosen)} if isinstance(features, Vectors) else None
-        batch = rows.collate(chosen, labels).to(device, non_blocking=True)
-        with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
-            scores = model.scores(batch)
-        values = scores.float().cpu().numpy()
+        values = score_batch(model, rows.collate(chosen, labels), device, precision)
         if found is None:
             found = np.empty((len(rows) if model.reads_rows else int(rows.lengths.sum()), values.shape[1]), np.float32)
         found[chosen if model.reads_rows else ranges(begins[chosen], rows.lengths[chosen])] = values
     assert found is not None, "there is at least one row"
+    return found
+
+
+@torch.inference_mode()
+def score_batch(
+    model: TaskModel, batch: Batch, device: torch.device, precision: torch.dtype | None = None
+) -> Scores:
+    """(R, L) or (N, L) of the rows of a batch; the model is in eval mode."""
+    with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
+        scores = model.scores(batch.to(device, non_blocking=True))
+    found: Scores = scores.float().cpu().numpy()
     return found
 
 
@@ -150,7 +161,7 @@ class Solver:
 
     @property
     def tokens_per_batch(self) -> int:
-        return TOKENS_PER_BATCH.get(next(self.model.parameters()).device.type, TOKENS_PER_BATCH_ELSEWHERE)
+        return TOKENS_PER_BATCH.get(self.device.type, TOKENS_PER_BATCH_ELSEWHERE)
 
     def features(self, examples: Sequence[Example]) -> Features:
         return self.task.features(self.tokenizer, examples, self.max_length, training=False)
@@ -161,8 +172,37 @@ class Solver:
     def answers(self, examples: Sequence[Example], watch: Watch | None = None) -> list[Any]:
         """One result an example, in order."""
         features = self.features(examples)
-        found = self.task.decode(features, self.scores(features, watch), self.model.extra_arrays(), self.calibration)
+        return self.decode(features, self.scores(features, watch))
+
+    def decode(self, features: Features, scores: Scores) -> list[Any]:
+        """One result an example, from the scores of all rows."""
+        found = self.task.decode(features, scores, self.model.extra_arrays(), self.calibration)
         return with_unknown(found, features, self.tokenizer)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def score_batch(self, batch: Batch) -> Scores:
+        """(R, L) or (N, L) of the rows of a batch, which may be those of several lists of examples."""
+        return score_batch(self.model, batch, self.device, self.precision)
+
+    def shorten(self, example: E) -> E:
+        """The example, cut at the end of its text so that it fits one window; of a text pair the longer side is cut,
+        and at last both. Callers report it: by default long texts are windowed, never cut."""
+        sides = ("text", "pair") if example.fields.keys() >= {"pair"} and example.beside is not None else ("text",)
+        while (features := self.features([example])).n_windows[0] > 1:
+            excess = max(1, int(features.n_tokens[0]) - self.max_length)
+            ends = {side: self.tokenizer.encode(getattr(example, side), special=False).offsets for side in sides}
+            for _ in range(excess):
+                longest = max(ends.values(), key=len)
+                if len(longest) < 2:
+                    raise InputError("The input does not fit one window of this model, however much of it is cut.")
+                longest.pop()
+            cut = {side: getattr(example, side)[: spans[-1][1]] for side, spans in ends.items()}
+            shorter: Any = example
+            example = replace(shorter, **cut)
+        return example
 
     def stream(
         self, examples: Iterable[Example], needs_labels: bool = False, watch: Watch | None = None

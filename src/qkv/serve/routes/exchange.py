@@ -1,0 +1,214 @@
+"""One request and its answer: the body, the model, refusals in the family's convention, headers, the log's fields.
+
+    async def embed(exchange: Exchange) -> Response:
+        served = exchange.use("feature-extraction")
+        found = await served.embed(exchange.fields.texts("inputs"), exchange.call)
+        …
+    endpoint("/embed", embed, models, settings)            # a starlette Route
+
+Every answer of a model carries the headers of text-embeddings-inference (times in ms, characters, tokens) and
+x-qkv-windows and x-qkv-truncated. `scope["qkv"]` has the route, the model, tokens and windows for the access log and
+the metrics.
+"""
+
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from qkv.errors import InputError
+from qkv.serve.app import RefusedError, read_body
+from qkv.serve.conventions import Refused, convention_of
+from qkv.serve.fields import BodyError, FieldError, Fields, parse_json
+from qkv.serve.served import (
+    Call,
+    Models,
+    OverloadedError,
+    Served,
+    ServeSettings,
+    UnavailableError,
+    UnknownModelError,
+)
+
+JSON = "application/json"
+NUMBERS_PER_PART = 16_384
+"""Numbers of a long answer that are written at a time: other requests are served in between."""
+_Item = TypeVar("_Item")
+Refusable = (InputError, OverloadedError, UnavailableError, UnknownModelError)
+
+
+class Exchange:
+    """A request while it is answered."""
+
+    def __init__(self, request: Request, models: Models, route: str) -> None:
+        self.request, self.models = request, models
+        self.convention = convention_of(request.scope["path"])
+        self.call = Call(request.receive)
+        self.fields = Fields({})
+        self.served: Served | None = None
+        self.log: dict[str, Any] = request.scope.setdefault("qkv", {})
+        self.log["route"] = route
+        self.began = time.perf_counter()
+
+    def use(self, task: str, name: str | None = None, *, needed: bool = True) -> Served:
+        """The model of this name, or the first that has the task; it must have the task if it is `needed`."""
+        served = self.models.default(task) if name is None else self.models[name]
+        self.served, self.log["model"] = served, served.name
+        if needed and task not in served.tasks:
+            can = f"The model '{served.name}' does {', '.join(served.tasks)}, and not {task}."
+            others = [one.name for one in self.models if task in one.tasks]
+            raise InputError(f"{can} Ask {' or '.join(others)}." if others else f"{can} No model here does.")
+        return served
+
+    def refusal(self, error: Exception) -> RefusedError:
+        """What is answered for an error of the model or of the fields."""
+        message, convention = str(error), self.convention
+        if self.served is not None:  # messages of the library name the folder
+            message = message.replace(str(self.served.facts.path), self.served.name)
+        if isinstance(error, OverloadedError):
+            seconds = max(1.0, error.retry_after)
+            headers = {"Retry-After": str(math.ceil(seconds)), "Retry-After-Ms": str(math.ceil(1000 * seconds))}
+            about = {"retry_after": math.ceil(seconds)}
+            code = HTTPStatus.TOO_MANY_REQUESTS
+            return RefusedError(code, "overloaded", message, about, headers=headers, convention=convention)
+        if isinstance(error, UnavailableError):
+            headers = {"Retry-After": "1"}
+            code = HTTPStatus.SERVICE_UNAVAILABLE
+            return RefusedError(code, "unavailable", message, headers=headers, convention=convention)
+        if isinstance(error, UnknownModelError):
+            return RefusedError(HTTPStatus.NOT_FOUND, "model", message, {"field": "model"}, convention=convention)
+        if isinstance(error, BodyError):
+            return RefusedError(HTTPStatus.BAD_REQUEST, error.code, message, convention=convention)
+        if isinstance(error, FieldError):
+            status = HTTPStatus.BAD_REQUEST if error.code == "empty" else convention.invalid
+            return RefusedError(status, error.code, message, {"field": error.field}, convention=convention)
+        return RefusedError(convention.invalid, "input", message, convention=convention)
+
+    def finish(self) -> None:
+        """Write down what was computed."""
+        self.log |= {"tokens": self.call.n_tokens, "windows": self.call.n_windows}
+
+    def headers(self) -> dict[str, str]:
+        """Of an answer of a model."""
+        call, total = self.call, time.perf_counter() - self.began
+        times = {
+            "x-compute-time": call.tokenise_s + call.inference_s,
+            "x-total-time": total,
+            "x-tokenization-time": call.tokenise_s,
+            "x-queue-time": call.queue_s,
+            "x-inference-time": call.inference_s,
+        }
+        return {
+            "x-compute-type": str((self.served.info if self.served else {}).get("device", "cpu")),
+            "x-compute-characters": str(call.n_characters),
+            "x-compute-tokens": str(call.n_tokens),
+            **{name: str(round(1000 * seconds)) for name, seconds in times.items()},
+            "x-qkv-windows": str(call.n_windows),
+            "x-qkv-truncated": "true" if call.truncated else "false",
+        }
+
+
+Handler = Callable[[Exchange], Awaitable[Response]]
+
+
+def endpoint(
+    path: str,
+    handle: Handler,
+    models: Models,
+    settings: ServeSettings,
+    *,
+    method: str = "POST",
+    parse: Callable[[bytes], dict[str, Any]] = parse_json,
+) -> Route:
+    """The route of a handler; a body is read for POST alone."""
+
+    async def answer(request: Request) -> Response:
+        exchange = Exchange(request, models, path)
+        try:
+            if method == "POST":
+                exchange.fields = Fields(parse(await read_body(request, settings.max_body)))
+            response = await handle(exchange)
+        except Refusable as error:
+            raise exchange.refusal(error) from error
+        finally:
+            exchange.finish()
+        if exchange.served is not None and method == "POST":
+            for name, value in exchange.headers().items():
+                response.headers.setdefault(name, value)
+        return response
+
+    return Route(path, answer, methods=[method])
+
+
+# --- Answers
+
+
+def to_json(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def reply(content: Any) -> Response:
+    return Response(to_json(content), media_type=JSON)
+
+
+def reply_list(
+    items: Sequence[_Item],
+    write: Callable[[_Item], Any],
+    numbers: int = 8,
+    head: bytes = b"[",
+    tail: bytes = b"]",
+) -> Response:
+    """A list of `write(item)` between `head` and `tail`; a long one is sent in parts. `numbers` is how many an item has,
+    about."""
+    each = max(1, NUMBERS_PER_PART // max(1, numbers))
+
+    def parts() -> Iterator[bytes]:
+        for at in range(0, len(items), each):
+            part = to_json([write(one) for one in items[at : at + each]])[1:-1]
+            yield (b"," if at else head) + part
+        yield tail if items else head + tail
+
+    async def in_turns() -> AsyncIterator[bytes]:
+        for part in parts():
+            yield part
+
+    if len(items) <= each:
+        return Response(b"".join(parts()), media_type=JSON)
+    return StreamingResponse(in_turns(), media_type=JSON)
+
+
+async def reply_stream(
+    exchange: Exchange, events: AsyncIterator[Mapping[str, Any]], last: str | None = None
+) -> Response:
+    """Server-sent events; `last` is the data of one at the end. What is refused before the first event has a status of
+    its own; an error that comes later is an event with the body of a refusal."""
+    first = await anext(events, None)
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            if first is not None:
+                yield _event(first)
+            async for event in events:
+                yield _event(event)
+        except Refusable as error:
+            refused = exchange.refusal(error)
+            exchange.log["status"] = refused.status
+            said = Refused(refused.status, refused.code, str(refused), refused.about)
+            yield _event(exchange.convention.body(said))
+            return
+        finally:
+            exchange.finish()
+        if last is not None:
+            yield f"data: {last}\n\n".encode()
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _event(content: Mapping[str, Any]) -> bytes:
+    return b"data: " + to_json(content) + b"\n\n"

@@ -1,0 +1,181 @@
+"""The routes of text-embeddings-inference: /embed, /embed_all, /predict, /rerank, /similarity, /tokenize, /decode, /info.
+
+Its clients know one model a server: the first of `qkv serve` that has the task answers, or the one that a field `model`
+names. Long texts are read in windows and never cut, unless the request says `truncate`.
+"""
+
+from typing import Any
+
+import numpy as np
+from starlette.responses import Response
+from starlette.routing import Route
+
+from qkv.serve.conventions import JINA
+from qkv.serve.fields import FieldError, is_ids, require_text, require_texts
+from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list
+from qkv.serve.routes.huggingface import label_scores, write_labels
+from qkv.serve.routes.rerank import choose_reranker, rerank, score
+from qkv.serve.routes.vectors import cosines, embed, read_dimensions, read_inputs, reply_vectors
+from qkv.serve.served import Models, ServeSettings
+
+DIRECTIONS = ("right", "left", "Right", "Left")
+
+
+def routes(models: Models, settings: ServeSettings) -> list[Route]:
+    posts = {
+        "/embed": _embed,
+        "/embed_all": _embed_all,
+        "/predict": _predict,
+        "/rerank": _rerank,
+        "/similarity": _compare,
+        "/tokenize": _tokenize,
+        "/decode": _decode,
+    }
+    return [
+        *(endpoint(path, handle, models, settings) for path, handle in posts.items()),
+        endpoint("/info", _show, models, settings, method="GET"),
+    ]
+
+
+async def _embed(exchange: Exchange) -> Response:
+    fields = exchange.fields
+    served = exchange.use("feature-extraction", fields.maybe_text("model"))
+    inputs = read_inputs(fields, "inputs")
+    normalize = fields.flag("normalize", True)
+    truncate = fields.flag("truncate", False)
+    direction = fields.choice("truncation_direction", DIRECTIONS, "right").lower()
+    fields.refuse("prompt_name", "put the prompt before the text yourself.")
+    dimensions = read_dimensions(fields, served)
+    fields.done()
+    found = await embed(
+        exchange,
+        served,
+        inputs,
+        normalize=normalize,
+        dimensions=dimensions,
+        truncate=truncate,
+        truncation_direction=direction,
+    )
+    return reply_vectors(found.vectors)
+
+
+async def _embed_all(exchange: Exchange) -> Response:
+    fields = exchange.fields
+    served = exchange.use("feature-extraction", fields.maybe_text("model"))
+    texts = fields.texts("inputs")
+    truncate = fields.flag("truncate", False)
+    fields.refuse("truncation_direction", "it cuts at the right.", "right", "Right")
+    fields.refuse("prompt_name", "put the prompt before the text yourself.")
+    fields.done()
+    found = await served.embed_tokens(texts, exchange.call, truncate=truncate)
+    numbers = max(one.vectors.size for one in found)
+    return reply_list(found, lambda one: one.vectors.tolist(), numbers)
+
+
+async def _predict(exchange: Exchange) -> Response:
+    fields = exchange.fields
+    served = exchange.use("text-classification", fields.maybe_text("model"))
+    wanted = "a text, a pair [text, text], or a list of [text] and [text, text]"
+    given = fields.raw("inputs", wanted)
+    is_batch = isinstance(given, list) and bool(given) and isinstance(given[0], list)
+    items = given if is_batch else [given]
+    inputs = [_read_sequence(one, f"inputs[{at}]" if is_batch else "inputs") for at, one in enumerate(items)]
+    truncate = fields.flag("truncate", False)
+    raw = fields.flag("raw_scores", False)
+    fields.refuse("truncation_direction", "it cuts at the right.", "right", "Right")
+    fields.done()
+    if raw:
+        scores = await served.scores(inputs, exchange.call, truncate=truncate)
+        found = [label_scores(served, row, "none") for row in scores]
+    else:
+        results = await served.predict(inputs, exchange.call, truncate=truncate)
+        found = [write_labels(served, one) for one in results]
+    return reply_list(found, lambda one: one, 4 * max(map(len, found))) if is_batch else reply(found[0])
+
+
+def _read_sequence(one: Any, where: str) -> Any:
+    if isinstance(one, str):
+        return require_text(one, where)
+    texts = require_texts(one, where)
+    if len(texts) > 2:
+        message = f"'{where}' has {len(texts)} texts; a pair has two, and a batch is a list of lists."
+        raise FieldError("kind", message, where)
+    return texts[0] if len(texts) == 1 else tuple(texts)
+
+
+async def _rerank(exchange: Exchange) -> Response:
+    """Jina's request has `documents`, theirs `texts`."""
+    fields = exchange.fields
+    if "documents" in fields:
+        exchange.convention = JINA
+        return await rerank(exchange)
+    served = choose_reranker(exchange, fields.maybe_text("model"))
+    query, texts = fields.text("query"), fields.texts("texts")
+    truncate, raw = fields.flag("truncate", False), fields.flag("raw_scores", False)
+    returned = fields.flag("return_text", False)
+    fields.refuse("truncation_direction", "it cuts at the right.", "right", "Right")
+    fields.done()
+    scores = await score(exchange, served, query, texts, truncate=truncate, raw=raw)
+    order: list[int] = np.argsort(-scores, kind="stable").tolist()
+    return reply_list(
+        order, lambda at: {"index": at, "score": float(scores[at])} | ({"text": texts[at]} if returned else {})
+    )
+
+
+async def _compare(exchange: Exchange) -> Response:
+    fields = exchange.fields
+    served = exchange.use("feature-extraction", fields.maybe_text("model"))
+    inputs = fields.inside("inputs")
+    source, texts = inputs.text("source_sentence"), inputs.texts("sentences")
+    parameters = fields.inside("parameters")
+    truncate = parameters.flag("truncate", False)
+    parameters.refuse("truncation_direction", "it cuts at the right.", "right", "Right")
+    parameters.refuse("prompt_name", "put the prompt before the text yourself.")
+    fields.done()
+    return reply((await cosines(exchange, served, source, texts, truncate=truncate)).tolist())
+
+
+async def _tokenize(exchange: Exchange) -> Response:
+    fields = exchange.fields
+    served = _reader(exchange)
+    texts = fields.texts("inputs", blank=True)
+    special = fields.flag("add_special_tokens", True)
+    fields.refuse("prompt_name", "put the prompt before the text yourself.")
+    fields.done()
+
+    def write_one(at: int) -> list[dict[str, Any]]:
+        one = found[at]
+        return [
+            {"id": id, "text": token, "special": True, "start": None, "stop": None}
+            if start == end
+            else {"id": id, "text": texts[at][start:end], "special": False, "start": start, "stop": end}
+            for id, token, (start, end) in zip(one.ids, one.tokens, one.offsets, strict=True)
+        ]
+
+    found = served.tokenize(texts, special=special)
+    return reply_list(range(len(texts)), write_one, 5 * max(len(one.ids) for one in found))
+
+
+def _reader(exchange: Exchange) -> Any:
+    """The model that a field names, or the first."""
+    name = exchange.fields.maybe_text("model") or next(iter(exchange.models)).name
+    return exchange.use("feature-extraction", name, needed=False)
+
+
+async def _decode(exchange: Exchange) -> Response:
+    fields = exchange.fields
+    served = _reader(exchange)
+    given = fields.raw("ids", "a list of token ids, or of such lists")
+    rows = [given] if is_ids(given) else given
+    if not isinstance(rows, list) or not rows or not all(map(is_ids, rows)):
+        raise fields.wrong("ids", "a list of token ids, or of such lists")
+    skip = fields.flag("skip_special_tokens", True)
+    fields.done()
+    return reply(served.decode(rows, skip_special=skip))
+
+
+async def _show(exchange: Exchange) -> Response:
+    """The first model; all are at /v1/models."""
+    name = exchange.request.query_params.get("model")
+    served = next(iter(exchange.models)) if name is None else exchange.models[name]
+    return reply(served.info | {"models": [one.name for one in exchange.models]})

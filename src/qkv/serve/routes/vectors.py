@@ -1,0 +1,93 @@
+"""What the routes about vectors share: texts or token ids as input, fewer dimensions, cosines, and vectors as JSON.
+
+Shapes: E texts, D numbers of a vector.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.responses import Response
+
+from qkv.api.embedder import Embeddings, scale_to_unit
+from qkv.serve.fields import FieldError, Fields, is_ids, require_texts
+from qkv.serve.routes.exchange import Exchange, reply_list
+from qkv.serve.served import Served
+
+Vectors = NDArray[np.float32]
+ENCODING_FORMATS = ("float", "base64")
+
+
+def read_inputs(fields: Fields, name: str) -> list[str] | list[list[int]]:
+    """One text or several; or the token ids of one or of several."""
+    found = fields.raw(name, "a text, a list of texts, or token ids")
+    if is_ids(found):
+        return [found]
+    if isinstance(found, list) and found and isinstance(found[0], list):
+        for number, one in enumerate(found):
+            if not is_ids(one):
+                where = f"{fields.name(name)}[{number}]"
+                kind = "empty" if one == [] else "kind"
+                raise FieldError(kind, f"'{where}' is not a list of token ids, whole numbers from 0.", where)
+        return found
+    return require_texts(found, fields.name(name))
+
+
+def read_dimensions(fields: Fields, served: Served) -> int | None:
+    """How many numbers of a vector are wanted; None for all. Vectors are shortened only if they were trained for it."""
+    wanted = fields.whole("dimensions", 1, 1 << 20, None)
+    if wanted is None or wanted == served.facts.shown.get("width"):
+        return None
+    widths = sorted(map(int, served.facts.record.get("widths") or ()))
+    if wanted in widths:
+        return wanted
+    trained = f"it was trained to give {', '.join(map(str, widths))}" if widths else "it was not trained for fewer"
+    name = fields.name("dimensions")
+    raise FieldError(
+        "unsupported",
+        f"'{name}' is {wanted}, and a vector of {served.name} has {served.facts.shown.get('width')} numbers: {trained}.",
+        name,
+    )
+
+
+async def embed(
+    exchange: Exchange,
+    served: Served,
+    inputs: Sequence[str] | Sequence[Sequence[int]],
+    *,
+    normalize: bool | None,
+    dimensions: int | None = None,
+    truncate: bool = False,
+    truncation_direction: str = "right",
+) -> Embeddings:
+    """As `Model.embed`; shortened vectors are scaled to length 1, whatever `normalize` says."""
+    found = await served.embed(
+        inputs, exchange.call, normalize=normalize, truncate=truncate, truncation_direction=truncation_direction
+    )
+    if dimensions is None:
+        return found
+    return Embeddings(
+        scale_to_unit(found.vectors[:, :dimensions]), found.n_tokens, found.n_windows, found.n_unknown, model=found.model
+    )
+
+
+async def cosines(
+    exchange: Exchange, served: Served, source: str, texts: Sequence[str], *, truncate: bool = False
+) -> Vectors:
+    """(E,) of one text with others, as `Embeddings.similarity` computes them."""
+    found = await served.embed([source, *texts], exchange.call, truncate=truncate)
+    unit = scale_to_unit(found.vectors)
+    return np.clip(unit[1:] @ unit[0], -1, 1)
+
+
+def write_vector(vector: Vectors, encoding: str) -> Any:
+    """A list of numbers, or their little-endian float32 in base64."""
+    if encoding == "base64":
+        return base64.b64encode(np.ascontiguousarray(vector, dtype="<f4").tobytes()).decode("ascii")
+    return vector.tolist()
+
+
+def reply_vectors(vectors: Vectors, encoding: str = "float") -> Response:
+    return reply_list(vectors, lambda one: write_vector(one, encoding), vectors.shape[1])
