@@ -49,12 +49,13 @@ function railDrawn() {
 }
 
 function factsOf() {
-  const { model_type: type, parameters, languages, max_input_length: most, labels, calibrated, precision, dimensions, source_language: from, target_language: to } = info;
+  const { model_type: type, parameters, languages, max_input_length: most, labels, calibrated, precision, width } = info;
+  const [from, to] = info.tasks.includes("translation") ? languages : [];
   const named = code => { try { return new Intl.DisplayNames([state.lang === "zh" ? "zh-CN" : "en"], { type: "language" }).of(code); } catch { return code; } };
   return [
     type, parameters && t("facts.parameters", { n: (parameters / 1e6).toFixed(1), wan: number(Math.round(parameters / 1e4)) }),
     from && to ? `${named(from)} → ${named(to)}` : languages?.length && languages.map(named).join(state.lang === "zh" ? "、" : ", "),
-    most && t("facts.max", { n: number(most) }), dimensions && t("facts.dimensions", { n: number(dimensions) }), labels?.length && t("facts.labels", { n: number(labels.length) }),
+    most && t("facts.max", { n: number(most) }), info.tasks.includes("feature-extraction") && width && t("facts.dimensions", { n: number(width) }), labels?.length > 1 && t("facts.labels", { n: number(labels.length) }),
     calibrated && t("facts.calibrated"), precision && t("facts.precision", { precision }),
   ].filter(Boolean);
 }
@@ -231,7 +232,7 @@ async function start() {
   document.body.classList.add("waiting");
   try {
     const names = (await read("v1/models")).data.map(one => one.id);
-    models = await Promise.all(names.map(async name => ({ tasks: [], ...await read(`models/${encodeURIComponent(name)}/info`), name })));
+    models = await Promise.all(names.map(async name => ({ tasks: [], ...await read(`models/${name}/info`), name })));
     if (!models.length) failed = new Failed(0, t("fault.none"));
   } catch (error) {
     if (!(error instanceof Failed)) throw error;

@@ -66,7 +66,7 @@ const hub = call => ({ body }, info, token) => {
   const key = token ? ', token=os.environ["QKV_TOKEN"]' : "";
   return made && {
     name: "huggingface_hub",
-    text: `${token ? "import os\n\n" : ""}from huggingface_hub import InferenceClient\n\nclient = InferenceClient(${JSON.stringify(address(`models/${encodeURIComponent(info.name)}`))}${key})\n${made}\n`,
+    text: `${token ? "import os\n\n" : ""}from huggingface_hub import InferenceClient\n\nclient = InferenceClient(${JSON.stringify(address(`models/${info.name}`))}${key})\n${made}\n`,
   };
 };
 

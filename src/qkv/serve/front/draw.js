@@ -39,17 +39,16 @@ function bar(name, part, said, { first = false, hue, note } = {}) {
 }
 
 const list = lines => h("ol", { class: "weights" }, lines);
-const probabilityOf = one => one.probability ?? one.score;
 
 function classes(data, values, info) {
   const rows = Array.isArray(data[0]) ? data[0] : data;
   if (info.kind === "regression") return [verdict(number(rows[0].score, 3), t("value"))];
   const isMulti = info.kind === "multi", best = rows[0];
-  const said = isMulti ? rows.filter(one => one.predicted ?? one.score >= 0.5).map(one => one.label) : [best.label];
+  const said = isMulti ? rows.filter(one => one.chosen).map(one => one.label) : [best.label];
   return [
-    verdict(said.join(", ") || t("no.labels"), isMulti ? null : percent(probabilityOf(best)), best.abstained),
+    verdict(said.join(", ") || t("no.labels"), isMulti ? null : percent(best.score), best.abstained),
     best.abstained && unsure(),
-    list(rows.map(one => bar(one.label, probabilityOf(one), percent(probabilityOf(one)), { first: said.includes(one.label) }))),
+    list(rows.map(one => bar(one.label, one.score, percent(one.score), { first: said.includes(one.label) }))),
   ];
 }
 
@@ -78,33 +77,34 @@ function answer(data, { context }) {
   const found = best.answer !== "" && best.end > best.start;
   const cut = (from, to) => characters.slice(from, to).join("");
   return [
-    verdict(found ? best.answer : t("no.answer"), percent(probabilityOf(best)), best.abstained),
+    verdict(found ? best.answer : t("no.answer"), percent(best.score), best.abstained),
     best.abstained && unsure(),
     h("p", { class: "marked", lang: languageOf(context) },
       found ? [cut(0, best.start), h("mark", { class: "answer" }, cut(best.start, best.end)), cut(best.end)] : context),
   ];
 }
 
-function choices(data) {
-  const rows = data.choices ?? data, best = rows.reduce((one, other) => (other.score > one.score ? other : one));
-  const named = one => one.text ?? one.choice ?? one.label, isUnsure = data.abstained ?? best.abstained;
+function choices(data, { choices: given }) {
+  const lines = given.map(line => line.trim()).filter(Boolean);
   return [
-    verdict(named(best), percent(probabilityOf(best)), isUnsure), isUnsure && unsure(),
-    list(rows.map(one => bar(named(one), probabilityOf(one), percent(probabilityOf(one)), { first: one === best }))),
+    verdict(data.choice, percent(data.score), data.abstained), data.abstained && unsure(),
+    list(data.probabilities.map((part, at) => bar(lines[at] ?? "", part, percent(part), { first: at === data.index }))),
   ];
 }
+
+const plain = token => token.replace(/^##/, "").trim(); // a subword joins the word before it
 
 function blanks(data, { text }, info) {
   const groups = Array.isArray(data[0]) ? data : [data], mask = info.mask_token ?? "[MASK]";
   const parts = text.split(mask), filled = [parts[0]];
   for (const [at, group] of groups.entries()) {
-    filled.push(h("mark", { class: "answer" }, (group[0]?.token_str ?? mask).trim()), parts[at + 1] ?? "");
+    filled.push(h("mark", { class: "answer" }, plain(group[0]?.token_str ?? mask)), parts[at + 1] ?? "");
   }
   return [
     h("p", { class: "marked large", lang: languageOf(text) }, filled),
     groups.map((group, at) => [
       groups.length > 1 && h("h3", {}, t("fill.blank", { n: at + 1 })),
-      list(group.map((one, place) => bar(one.token_str.trim(), one.score, percent(one.score), { first: place === 0 }))),
+      list(group.map((one, place) => bar(one.token_str, one.score, percent(one.score), { first: place === 0 }))),
     ]),
   ];
 }

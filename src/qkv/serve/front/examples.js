@@ -42,8 +42,8 @@ const TABLE = {
     en: [{ context: "The sky was grey when Tom left, and he forgot his umbrella. In the evening he came home soaked.", question: "Why was Tom soaked?", choices: ["He walked through the rain", "He went swimming", "He washed his clothes"] }],
   },
   "fill-mask": {
-    zh: [{ text: "巴黎是[MASK]国的首都。" }, { text: "这种鱼生活在深[MASK]里，靠吃小虾长大。" }, { text: "杜甫是[MASK]代著名的诗人。" }],
-    en: [{ text: "Paris is the capital of [MASK]." }, { text: "She was born in [MASK] and studied at the University of Oxford." }, { text: "These fish live in the deep [MASK] and eat small shrimps." }],
+    zh: [{ text: "巴黎是[MASK]国的首都。" }, { text: "这种鱼生活在深[MASK]里，靠吃小虾长大。" }, { text: "她出[MASK]于上海，在北京读大学。" }],
+    en: [{ text: "The museum [MASK] in 1900." }, { text: "She was born in [MASK] and studied at the University of Oxford." }, { text: "Paris is the capital of [MASK]." }],
   },
   similarity: {
     zh: [
@@ -60,12 +60,10 @@ const TABLE = {
     en: [{ query: "I bought the wrong size and want to give it back", documents: ["Anything can be returned within seven days; you pay the postage.", "Our office opens at nine every morning.", "Parcels usually arrive within three days.", "七天之内可以无理由退货。", "The invoice is sent together with the goods."] }],
   },
   "translation zh": {
-    zh: [{ text: "今天天气很好，我们去公园散步吧。" }, { text: "他昨天给我打了电话。" }, { text: "你会说英语吗？" }],
-    en: [{ text: "今天天气很好，我们去公园散步吧。" }, { text: "他昨天给我打了电话。" }],
+    zh: [{ text: "他昨天给我打了电话。" }, { text: "你会说英语吗？" }, { text: "最近的车站在哪里？" }],
   },
   translation: {
-    zh: [{ text: "Tom chases Jerry." }, { text: "I forgot to bring my umbrella." }, { text: "Where is the nearest station?" }],
-    en: [{ text: "Tom chases Jerry." }, { text: "I forgot to bring my umbrella." }, { text: "Where is the nearest station?" }],
+    en: [{ text: "Where is the nearest station?" }, { text: "I want to drink a cup of coffee." }, { text: "Can you speak Chinese?" }],
   },
   "text-generation": {
     zh: [{ prompt: "杭州是一座" }, { prompt: "人工智能是" }, { prompt: "The capital of France" }],
@@ -74,8 +72,8 @@ const TABLE = {
 };
 
 export function examplesOf(task, info, lang) {
-  const key = task === "text-classification" && info.paired ? `${task} pair`
-    : task === "translation" && (info.source_language ?? "").startsWith("zh") ? "translation zh" : task;
+  const key = task === "text-classification" && info.reads_pairs ? `${task} pair`
+    : task === "translation" && (info.languages?.[0] ?? "").startsWith("zh") ? "translation zh" : task;
   const mask = info.mask_token ?? "[MASK]", seen = new Set(), found = [];
   for (const one of [lang, lang === "zh" ? "en" : "zh"]) {
     for (const given of TABLE[key]?.[one] ?? []) {

@@ -11,13 +11,13 @@
 const VECTORS = ["feature-extraction", "sentence-similarity"];
 const MOST_LABELS = 12;
 
-export function tasksOf({ tasks = [], reranks, is_reranker: scores }) {
+export function tasksOf({ tasks = [], is_reranker: scores }) {
   const found = [];
   for (const task of tasks) {
     const shown = VECTORS.includes(task) ? "similarity" : task;
     if (!found.includes(shown) && shown in FIELDS) found.push(shown);
   }
-  if (scores || reranks || tasks.some(task => VECTORS.includes(task))) found.push("rerank");
+  if (scores || tasks.some(task => VECTORS.includes(task))) found.push("rerank");
   return found;
 }
 
@@ -26,7 +26,7 @@ const FIELDS = {
   "text-classification": [text],
   "token-classification": [text],
   "question-answering": [{ name: "question", kind: "text" }, { name: "context", kind: "passage" }],
-  "multiple-choice": [{ name: "context", kind: "passage", optional: true }, { name: "question", kind: "text", optional: true }, { name: "choices", kind: "lines" }],
+  "multiple-choice": [{ name: "context", kind: "passage", optional: true }, { name: "question", kind: "text" }, { name: "choices", kind: "lines" }],
   "fill-mask": [text],
   similarity: [{ name: "sentences", kind: "lines" }],
   rerank: [{ name: "query", kind: "text" }, { name: "documents", kind: "lines" }],
@@ -39,8 +39,7 @@ const FIELDS = {
 };
 
 export function fieldsOf(task, info) {
-  const paired = task === "text-classification" && info.paired;
-  return paired ? [...FIELDS[task], { name: "pair", kind: "text" }] : FIELDS[task] ?? [];
+  return task === "text-classification" && info.reads_pairs ? [...FIELDS[task], { name: "pair", kind: "text" }] : FIELDS[task] ?? [];
 }
 
 export function requestOf(task, info, values) {
@@ -51,7 +50,7 @@ export function requestOf(task, info, values) {
     else given[name] = values[name] ?? "";
     if (!optional && !given[name]?.length && kind !== "number") throw new Error("empty." + name);
   }
-  return MAKERS[task](given, info, `models/${encodeURIComponent(info.name)}`);
+  return MAKERS[task](given, info, `models/${info.name}`);
 }
 
 const post = (path, body, more = {}) => ({ method: "POST", path, body, ...more });
@@ -62,11 +61,11 @@ const MAKERS = {
   "token-classification": ({ text }, info, path) => post(path, { inputs: text, parameters: { aggregation_strategy: "simple" } }),
   "question-answering": ({ question, context }, info, path) => post(path, { inputs: { question, context } }),
   "multiple-choice": ({ context, question, choices }, info, path) =>
-    post(path, { inputs: { ...(context && { context }), ...(question && { question }), choices } }),
+    post(path, { inputs: { ...(context && { text: context }), question, choices } }),
   "fill-mask": ({ text }, info, path) => post(path, { inputs: text, parameters: { top_k: 6 } }),
   similarity: ({ sentences }, info, path) => post(`${path}/pipeline/feature-extraction`, { inputs: sentences, normalize: true }),
   rerank: ({ query, documents }, info) => post("v1/rerank", { model: info.name, query, documents }),
   translation: ({ text }, info, path) => post(path, { inputs: text }),
   "text-generation": ({ prompt, max_tokens: most, temperature }, info) =>
-    post("v1/completions", { model: info.name, prompt, max_tokens: most, temperature, stream: true }, { streams: true }),
+    post("v1/completions", { model: info.name, prompt, max_tokens: most, temperature, stream: true, stream_options: { include_usage: true } }, { streams: true }),
 };

@@ -39,7 +39,7 @@ export async function send({ method = "POST", path, body }, { signal, piece } = 
   const { text, data } = streamed ? await events(response, piece) : whole(await response.text());
   return {
     status: response.status, ok: response.ok && !data?.error, text, data,
-    facts: factsOf(response.headers, data, performance.now() - begin), retryAfter: response.headers.get("retry-after"),
+    facts: factsOf(response.headers, data, performance.now() - begin, streamed), retryAfter: response.headers.get("retry-after"),
   };
 }
 
@@ -87,11 +87,10 @@ async function events(response, piece) {
   return { text, data };
 }
 
-function factsOf(headers, data, ms) {
-  const number = (...names) => {
-    const found = names.map(name => headers.get(name)).find(value => value !== null && value !== undefined && !isNaN(value));
-    return found === undefined ? undefined : Number(found);
-  };
+// The headers of a stream are sent before anything is computed: they have no times.
+function factsOf(headers, data, ms, streamed) {
+  if (streamed) return { ms, tokens: data?.usage?.total_tokens };
+  const number = name => (headers.has(name) ? Number(headers.get(name)) : undefined);
   return {
     ms, tokens: number("x-compute-tokens") ?? data?.usage?.total_tokens, windows: number("x-qkv-windows"),
     truncated: headers.get("x-qkv-truncated") === "true",
