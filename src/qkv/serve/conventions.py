@@ -53,9 +53,7 @@ def _tei_type(one: Refused) -> str:
     return {429: "Overloaded", 500: "Backend", 503: "Unhealthy"}.get(one.status, "Validation")
 
 
-PAGE = Convention(
-    "page", 400, lambda one: {"code": one.code, "message": one.message, "about": dict(one.about)}
-)
+PAGE = Convention("page", 400, lambda one: {"code": one.code, "message": one.message, "about": dict(one.about)})
 HUGGING_FACE = Convention("hf", 422, lambda one: {"error": one.message})
 OPENAI = Convention("openai", 400, _openai)
 TEI = Convention("tei", 422, lambda one: {"error": one.message, "error_type": _tei_type(one)})

@@ -60,7 +60,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
     except RecursionError:
         raise BodyError("The body is nested too deeply.") from None
     if not isinstance(found, dict):
-        raise BodyError(f"The body is {_kind_of(found)}; it must be a JSON object, such as {{\"inputs\": \"…\"}}.")
+        raise BodyError(f'The body is {_kind_of(found)}; it must be a JSON object, such as {{"inputs": "…"}}.')
     return found
 
 
@@ -114,7 +114,9 @@ class Fields:
         """The value as it came. It is required if `wanted` says what it must be; else None if it is missing."""
         self._read.add(name)
         if wanted and name not in self._fields:
-            raise FieldError("missing", f"The field '{self.name(name)}' is missing; it must be {wanted}.", self.name(name))
+            raise FieldError(
+                "missing", f"The field '{self.name(name)}' is missing; it must be {wanted}.", self.name(name)
+            )
         return self._fields.get(name)
 
     def wrong(self, name: str, wanted: str) -> FieldError:
@@ -144,7 +146,9 @@ class Fields:
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
             raise self.wrong(name, "a list of strings")
         if most is not None and len(found) > most:
-            raise FieldError("range", f"'{self.name(name)}' has {len(found):,} strings; {most} at most.", self.name(name))
+            raise FieldError(
+                "range", f"'{self.name(name)}' has {len(found):,} strings; {most} at most.", self.name(name)
+            )
         return found
 
     def flag(self, name: str, default: _Default) -> bool | _Default:
@@ -208,7 +212,9 @@ class Fields:
     def done(self) -> None:
         for name in self._fields:
             if name not in self._read:
-                hint = did_you_mean(name, self._read) or (f" Known: {', '.join(sorted(self._read))}." if self._read else "")
+                hint = did_you_mean(name, self._read) or (
+                    f" Known: {', '.join(sorted(self._read))}." if self._read else ""
+                )
                 raise FieldError("unknown", f"Unknown field '{self.name(name)}'.{hint}", self.name(name))
         for one in self._inside:
             one.done()

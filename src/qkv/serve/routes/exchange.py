@@ -164,15 +164,15 @@ def reply_list(
     head: bytes = b"[",
     tail: bytes = b"]",
 ) -> Response:
-    """A list of `write(item)` between `head` and `tail`; a long one is sent in parts. `numbers` is how many an item has,
-    about."""
+    """A list of `write(item)` between `head` and `tail`; a long one is sent in parts. `numbers`: about how many of them
+    an item has."""
     each = max(1, NUMBERS_PER_PART // max(1, numbers))
 
     def parts() -> Iterator[bytes]:
         for at in range(0, len(items), each):
             part = to_json([write(one) for one in items[at : at + each]])[1:-1]
             yield (b"," if at else head) + part
-        yield tail if items else head + tail
+        yield tail if len(items) else head + tail
 
     async def in_turns() -> AsyncIterator[bytes]:
         for part in parts():

@@ -8,9 +8,9 @@ The task is that of the path (/models/NAME/pipeline/TASK), of ?task= or of param
 Where the task leaves a choice:
     text-classification     a score is the calibrated probability that `qkv predict` gives; `function_to_apply` asks for
                             a function of the raw scores instead
-    token-classification    our taggers find spans: simple, first, average and max all give these. "none" gives the tokens
-                            of each span as B-x, I-x, …, with the probability of the span. What is outside (O) is never
-                            listed, whatever `ignore_labels` says
+    token-classification    our taggers find spans: simple, first, average and max all give these. "none" gives the
+                            tokens of each span as B-x, I-x, …, with the probability of the span. What is outside (O) is
+                            never listed, whatever `ignore_labels` says
     question-answering      without `handle_impossible_answer`, as the model was trained: an answer may be "" at 0
     feature-extraction      without `normalize`, as the folder says
     text-generation         the text without the prompt, unless `return_full_text`; greedy without options of sampling
@@ -61,8 +61,8 @@ def routes(models: Models, settings: ServeSettings) -> list[Route]:
     async def show(exchange: Exchange) -> Response:
         served = exchange.models[exchange.request.path_params["name"]]
         exchange.log["model"] = served.name
-        about = {"id": served.name, "object": "model", "created": 0, "owned_by": "qkv"}
-        return reply(about | served.info | {"tasks": list(served.tasks)})
+        about = {"id": served.name, "object": "model", "created": 0, "owned_by": "qkv", "name": served.name}
+        return reply(about | served.info)
 
     async def show_health(exchange: Exchange) -> Response:
         served = exchange.models[exchange.request.path_params["name"]]
@@ -119,7 +119,9 @@ def _read_objects(fields: Fields, names: Sequence[str]) -> tuple[list[Fields], b
         if not isinstance(one, dict):
             where = f"inputs[{number}]" if many else "inputs"
             raise FieldError("kind", f"'{where}' must be an object with {', '.join(names)}.", where)
-    return [Fields(one, f"inputs[{at}]." if many else "inputs.") for at, one in enumerate(found if many else [found])], many
+    return [
+        Fields(one, f"inputs[{at}]." if many else "inputs.") for at, one in enumerate(found if many else [found])
+    ], many
 
 
 def _reply_each(results: Sequence[Any], write: Callable[[Any], Any], many: bool, numbers: int = 8) -> Response:
@@ -142,7 +144,7 @@ async def _classify(exchange: Exchange, served: Served, parameters: Fields) -> R
         found = [label_scores(served, row, function) for row in scores]
     else:
         results = await served.predict(inputs, exchange.call, truncate=truncate)
-        found = [write_labels(served, one) for one in results]
+        found = [list_labels(served, one) for one in results]
     # one text, too, is answered by a list of lists: the client takes the first
     return reply_list(found, lambda one: one[:top_k], 4 * max(map(len, found)))
 
@@ -155,7 +157,9 @@ def _read_texts_or_pairs(fields: Fields) -> list[Any]:
     several = found if isinstance(found, list) else [found]
     if not several:
         raise FieldError("empty", "'inputs' is an empty list. Give one text or more.", "inputs")
-    return [_read_text_or_pair(one, f"inputs[{at}]" if found is several else "inputs") for at, one in enumerate(several)]
+    return [
+        _read_text_or_pair(one, f"inputs[{at}]" if found is several else "inputs") for at, one in enumerate(several)
+    ]
 
 
 def _read_text_or_pair(one: Any, where: str) -> Any:
@@ -172,7 +176,7 @@ def _read_text_or_pair(one: Any, where: str) -> Any:
     return require_text(one, where)
 
 
-def write_labels(served: Served, result: Any) -> list[dict[str, Any]]:
+def list_labels(served: Served, result: Any) -> list[dict[str, Any]]:
     """The labels of a text, most probable first, as `Model.predict` has them."""
     if isinstance(result, Classification):
         return [
@@ -181,7 +185,7 @@ def write_labels(served: Served, result: Any) -> list[dict[str, Any]]:
         ]
     if isinstance(result, PredictedLabels):
         order = sorted(result.probabilities.items(), key=lambda one: -one[1])
-        return [{"label": label, "score": score, "chosen": label in result.labels} for label, score in order]
+        return [{"label": label, "score": score, "predicted": label in result.labels} for label, score in order]
     assert isinstance(result, PredictedNumber)
     return [{"label": label_names(served, 1)[0], "score": result.value}]
 
@@ -281,7 +285,7 @@ def write_answers(result: AnswerResult, most: int, may_be_nothing: bool) -> list
         "n_tokens": result.n_tokens,
         "n_windows": result.n_windows,
     }
-    others = [
+    others: list[dict[str, Any]] = [
         {"answer": one.text, "score": one.probability, "start": one.start, "end": one.end} for one in result.n_best
     ]
     if may_be_nothing:
@@ -304,18 +308,21 @@ async def _choose(exchange: Exchange, served: Served, parameters: Fields) -> Res
         choices = one.raw("choices", "a list of two or more texts")
         if not isinstance(choices, list) or len(choices) < 2:
             raise one.wrong("choices", "a list of two or more texts")
-        asked = {"question": one.text("question"), "choices": require_texts(choices, one.name("choices"))}
-        inputs.append(asked | {"text": one.maybe_text("text") or ""})
+        text = one.maybe_text("text") or one.maybe_text("context") or ""  # as question-answering calls it
+        question = one.maybe_text("question") or ""
+        inputs.append({"text": text, "question": question, "choices": require_texts(choices, one.name("choices"))})
         one.done()
     truncate = _read_truncate(parameters)
     fields.done()
-    results = await served.predict(inputs, exchange.call, truncate=truncate)
-    return _reply_each(results, _write_choice, many)
+    results: list[ChoiceResult] = await served.predict(inputs, exchange.call, truncate=truncate)
 
+    def write_one(at: int) -> dict[str, Any]:
+        result, texts = results[at], inputs[at]["choices"]
+        scored = [{"text": text, "score": score} for text, score in zip(texts, result.probabilities, strict=True)]
+        said = {"choice": result.text, "index": result.choice, "score": result.probability, "choices": scored}
+        return said | {"abstained": result.abstained, "n_tokens": result.n_tokens, "n_windows": result.n_windows}
 
-def _write_choice(result: ChoiceResult) -> dict[str, Any]:
-    found = result.to_dict()
-    return found | {"choice": result.text, "index": result.choice, "score": result.probability}
+    return _reply_each(range(len(results)), write_one, many)
 
 
 # Blanks

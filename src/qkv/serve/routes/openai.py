@@ -140,7 +140,9 @@ def _read_writing(fields: Fields) -> Writing:
     n = fields.whole("n", 1, MOST_CHOICES, 1)
     best_of = fields.whole("best_of", 1, MOST_CHOICES, n)
     if best_of < n:
-        raise FieldError("range", f"'best_of' is {best_of}, and 'n' is {n}: the best n are chosen from best_of.", "best_of")
+        raise FieldError(
+            "range", f"'best_of' is {best_of}, and 'n' is {n}: the best n are chosen from best_of.", "best_of"
+        )
     options: dict[str, Any] = {"n_best": best_of, "seed": read_seed(fields)}
     if (longest := fields.whole("max_tokens", 1, 1 << 20, None)) is None:
         options["max_length"] = DEFAULT_TOKENS
@@ -187,7 +189,11 @@ async def _stream_chunks(
             continue
         texts: list[Completion] = (await write(served, [prompt], exchange.call, how))[0]
         for at, one in enumerate(texts):
-            yield _write_choice(number * how.n + at, one.text, one.reason), 0 if at else one.n_prompt_tokens, one.n_tokens
+            yield (
+                _write_choice(number * how.n + at, one.text, one.reason),
+                0 if at else one.n_prompt_tokens,
+                one.n_tokens,
+            )
 
 
 async def _with_usage(

@@ -1,14 +1,15 @@
 """Health, metrics and the description of the routes.
 
-    /livez      the process answers
-    /readyz     all models have answered once, and the server is not stopping; also /health and /ping; else 503
-    /metrics    for Prometheus
+/livez      the process answers
+/readyz     all models have answered once, and the server is not stopping; also /health and /ping; else 503
+/metrics    for Prometheus
 """
 
 from starlette.responses import Response
 from starlette.routing import Route
 
-from qkv.serve.openapi import build_document
+from qkv.models.folders.own import own_version
+from qkv.serve.openapi import describe_api
 from qkv.serve.routes.exchange import Exchange, endpoint, reply
 from qkv.serve.served import Models, ServeSettings
 
@@ -43,4 +44,4 @@ async def _show_metrics(exchange: Exchange) -> Response:
 
 
 async def _describe(exchange: Exchange) -> Response:
-    return reply(build_document([(one.name, one.tasks) for one in exchange.models]))
+    return reply(describe_api([(one.name, one.tasks) for one in exchange.models], own_version() or "0"))

@@ -48,7 +48,8 @@ async def rerank(exchange: Exchange) -> Response:
     scores = await score(exchange, served, query, read, truncate=truncate)
     order = np.argsort(-scores, kind="stable")[:top_n].tolist()
     results = [
-        {"index": at, "relevance_score": float(scores[at])} | ({"document": {"text": documents[at]}} if returned else {})
+        {"index": at, "relevance_score": float(scores[at])}
+        | ({"document": {"text": documents[at]}} if returned else {})
         for at in order
     ]
     n_tokens, call = exchange.call.n_tokens, exchange.call

@@ -1,4 +1,4 @@
-"""The routes of text-embeddings-inference: /embed, /embed_all, /predict, /rerank, /similarity, /tokenize, /decode, /info.
+"""The routes of text-embeddings-inference (TEI): /embed, /embed_all, /predict, /rerank, /similarity, /tokenize, …
 
 Its clients know one model a server: the first of `qkv serve` that has the task answers, or the one that a field `model`
 names. Long texts are read in windows and never cut, unless the request says `truncate`.
@@ -13,7 +13,7 @@ from starlette.routing import Route
 from qkv.serve.conventions import JINA
 from qkv.serve.fields import FieldError, is_ids, require_text, require_texts
 from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list
-from qkv.serve.routes.huggingface import label_scores, write_labels
+from qkv.serve.routes.huggingface import label_scores, list_labels
 from qkv.serve.routes.rerank import choose_reranker, rerank, score
 from qkv.serve.routes.vectors import cosines, embed, read_dimensions, read_inputs, reply_vectors
 from qkv.serve.served import Models, ServeSettings
@@ -89,7 +89,7 @@ async def _predict(exchange: Exchange) -> Response:
         found = [label_scores(served, row, "none") for row in scores]
     else:
         results = await served.predict(inputs, exchange.call, truncate=truncate)
-        found = [write_labels(served, one) for one in results]
+        found = [list_labels(served, one) for one in results]
     return reply_list(found, lambda one: one, 4 * max(map(len, found))) if is_batch else reply(found[0])
 
 

@@ -43,13 +43,11 @@ def read_dimensions(fields: Fields, served: Served) -> int | None:
     widths = sorted(map(int, served.facts.record.get("widths") or ()))
     if wanted in widths:
         return wanted
+    width = served.facts.shown.get("width")
     trained = f"it was trained to give {', '.join(map(str, widths))}" if widths else "it was not trained for fewer"
     name = fields.name("dimensions")
-    raise FieldError(
-        "unsupported",
-        f"'{name}' is {wanted}, and a vector of {served.name} has {served.facts.shown.get('width')} numbers: {trained}.",
-        name,
-    )
+    message = f"'{name}' is {wanted}, and a vector of {served.name} has {width} numbers: {trained}."
+    raise FieldError("unsupported", message, name)
 
 
 async def embed(
@@ -69,7 +67,11 @@ async def embed(
     if dimensions is None:
         return found
     return Embeddings(
-        scale_to_unit(found.vectors[:, :dimensions]), found.n_tokens, found.n_windows, found.n_unknown, model=found.model
+        scale_to_unit(found.vectors[:, :dimensions]),
+        found.n_tokens,
+        found.n_windows,
+        found.n_unknown,
+        model=found.model,
     )
 
 
@@ -90,4 +92,4 @@ def write_vector(vector: Vectors, encoding: str) -> Any:
 
 
 def reply_vectors(vectors: Vectors, encoding: str = "float") -> Response:
-    return reply_list(vectors, lambda one: write_vector(one, encoding), vectors.shape[1])
+    return reply_list(range(len(vectors)), lambda at: write_vector(vectors[at], encoding), vectors.shape[1])
