@@ -176,7 +176,14 @@ function answerDrawn() {
   if (!reply) { clear(answered, live?.root); return; }
   if (!reply.ok) { clear(answered, live?.root, errorDrawn(reply, complaint(reply))); return; }
   const reason = reply.data?.choices?.[0]?.finish_reason;
-  clear(answered, live ? [live.root, reason && h("p", { class: "note" }, t("finish." + reason))] : draw[task](reply.data, given, info), statsDrawn(reply.facts));
+  let shown;
+  try {
+    shown = live ? [live.root, reason && h("p", { class: "note" }, t("finish." + reason))] : draw[task](reply.data, given, info);
+  } catch (error) { // the server is of another version than the page
+    console.error(error);
+    shown = h("p", { class: "note" }, t("fault.shape"));
+  }
+  clear(answered, shown, statsDrawn(reply.facts));
 }
 
 // The time as a bar of its parts, where the server says what they are.

@@ -2,7 +2,7 @@
 // changed and sent, the same as curl and Python, and the reply. It knows no route by itself.
 //
 // Read of the document: tags (name, description, x-name-zh, x-description-zh); paths with summary, description and their
-// x-…-zh, parameters, requestBody (schema with properties, example or examples), responses.
+// x-…-zh, parameters, requestBody (schema with properties, examples).
 
 import { curlOf, json, pythonOf } from "./code.js";
 import { codebox } from "./codebox.js";
@@ -28,11 +28,12 @@ words({
   },
 });
 
-let api = null, names = [], failed = null, token = false;
+let api = null, models = [], failed = null, token = false;
 const opened = new Set(); // of operations, so that a change of language keeps them open
 const rail = h("nav", { class: "rail" }), head = h("header", { class: "head" }), apis = h("main", { class: "apis" });
 
 const said = (one, name) => (state.lang === "zh" && one?.[`x-${name}-zh`]) || one?.[name] || "";
+const tasksOf = name => models.find(one => one.id === name)?.tasks ?? [];
 const resolved = schema => (schema?.$ref ? resolved(schema.$ref.slice(2).split("/").reduce((at, part) => at?.[part], api)) : schema ?? {});
 
 function families() {
@@ -67,11 +68,15 @@ function fieldRows(schema, prefix = "") {
   });
 }
 
-function exampleOf(operation) {
+// The examples of a request; their names say what the model must be able to do and the language: "3-fill-mask-zh".
+function examplesOf(operation) {
   const content = operation.requestBody?.content?.["application/json"];
-  if (!content) return undefined;
-  const several = Object.values(content.examples ?? {}), local = Object.entries(content.examples ?? {}).find(([name]) => name.endsWith(state.lang));
-  return (local?.[1] ?? several[0])?.value ?? content.example ?? resolved(content.schema).example ?? resolved(content.schema).examples?.[0] ?? {};
+  if (!content) return [];
+  const found = Object.entries(content.examples ?? {}).map(([name, { value }]) => {
+    const [, task, lang] = /^\d+-(.+)-(zh|en)$/.exec(name) ?? [];
+    return { name: task && task !== "any" ? `${task} · ${lang}` : lang ?? name, task: task === "any" ? null : task, lang, value };
+  });
+  return found.length ? found : [{ name: "", value: content.example ?? {} }];
 }
 
 function operationDrawn({ path, method, operation }) {
@@ -86,14 +91,33 @@ function operationDrawn({ path, method, operation }) {
 }
 
 function insideDrawn(path, method, operation) {
-  const example = exampleOf(operation), content = operation.requestBody?.content?.["application/json"];
-  const fields = [...path.matchAll(FIELD)].map(([, name]) => fieldOf(name, operation));
-  const area = example !== undefined && h("textarea", { class: "code", spellcheck: "false", "aria-label": t("body"), rows: json(example).split("\n").length + 1, value: json(example) });
+  const examples = examplesOf(operation), content = operation.requestBody?.content?.["application/json"];
+  const fields = [...path.matchAll(FIELD)].map(([, name]) => fieldOf(name, operation)), fieldNamed = id => fields.find(one => one.id === id)?.node;
+  const area = examples.length > 0 && h("textarea", { class: "code", spellcheck: "false", "aria-label": t("body") });
+  const chips = examples.length > 1 && h("div", { class: "examples", role: "group", "aria-label": t("examples") }, examples.map(one => button("chip", () => use(one), one.name)));
   const box = codebox(), outcome = h("p", { class: "note", role: "status" });
   let reply = null;
 
+  // An example in the field, and a model that can answer it in the path.
+  function use(one) {
+    area.value = json(one.value);
+    area.rows = area.value.split("\n").length + 1;
+    const name = fieldNamed("name"), task = fieldNamed("task");
+    if (one.task && name && !tasksOf(name.value).includes(one.task)) name.value = models.find(model => model.tasks?.includes(one.task))?.id ?? name.value;
+    if (one.task && task) task.value = one.task;
+    for (const [at, chip] of chips ? [...chips.children].entries() : []) chip.setAttribute("aria-pressed", String(examples[at] === one));
+    reply = null;
+    shown();
+  }
+
+  // The example in the reader's language of something that the chosen model does, its first task if there is one.
+  function first() {
+    const able = tasksOf(fieldNamed("name")?.value), rank = one => (one.task && able.length ? (able.indexOf(one.task) + able.length + 1) % (able.length + 1) : 0) * 2 + (one.lang !== state.lang);
+    return [...examples].sort((a, b) => rank(a) - rank(b))[0];
+  }
+
   function request() {
-    const filled = path.replace(FIELD, (_, name) => encodeURIComponent(fields.find(one => one.id === name).node.value)).replace(/^\//, "");
+    const filled = path.replace(FIELD, (_, name) => fieldNamed(name).value).replace(/^\//, "");
     const made = { method: method.toUpperCase(), path: filled };
     if (area) made.body = JSON.parse(area.value);
     return { ...made, streams: made.body?.stream === true };
@@ -124,19 +148,20 @@ function insideDrawn(path, method, operation) {
   }
 
   for (const node of [area, ...fields.map(one => one.node)]) node && node.addEventListener("input", () => { reply = null; shown(); });
-  shown();
+  fieldNamed("name")?.addEventListener("input", () => area && use(first()));
+  area ? use(first()) : shown();
   const rows = content ? fieldRows(content.schema) : (operation.parameters ?? []).filter(one => one.in === "query").map(one => h("tr", {}, h("td", {}, one.name), h("td", { class: "type" }, typeOf(one.schema)), h("td", {}, said(one, "description"))));
   return h("div", { class: "inside" },
     h("div", {}, said(operation, "description") && h("p", { class: "soft" }, said(operation, "description")),
       rows.length > 0 && h("table", { class: "params" }, h("thead", {}, h("tr", {}, ["field", "type", "meaning"].map(name => h("th", { scope: "col" }, t(name))))), h("tbody", {}, rows)),
-      fields.map(one => h("label", { class: "number" }, h("span", { class: "label" }, one.id), one.node)), area,
+      fields.map(one => h("label", { class: "number" }, h("span", { class: "label" }, one.id), one.node)), chips, area,
       h("div", {}, button("primary", sent, icon("try"), t("try"))), outcome),
     h("div", {}, box.root));
 }
 
 // A field of the path: the served models are offered where one is meant.
 function fieldOf(id, operation) {
-  const about = (operation.parameters ?? []).find(one => one.name === id && one.in === "path"), choices = resolved(about?.schema).enum ?? (["name", "id", "model"].includes(id) ? names : null);
+  const about = (operation.parameters ?? []).find(one => one.name === id && one.in === "path"), choices = resolved(about?.schema).enum ?? (id === "name" ? models.map(one => one.id) : null);
   if (choices?.length) return { id, node: h("select", { class: "field", "aria-label": id }, choices.map(name => h("option", { value: name }, name))) };
   return { id, node: h("input", { class: "field", "aria-label": id, value: about?.example ?? "" }) };
 }
@@ -159,7 +184,7 @@ function drawn() {
 
 async function start() {
   try {
-    [api, names, token] = await Promise.all([read("openapi.json"), read("v1/models").then(list => list.data.map(one => one.id)), needsToken()]);
+    [api, models, token] = await Promise.all([read("openapi.json"), read("v1/models").then(list => list.data), needsToken()]);
   } catch (error) {
     if (!(error instanceof Failed)) throw error;
     failed = error;

@@ -44,7 +44,7 @@ function classes(data, values, info) {
   const rows = Array.isArray(data[0]) ? data[0] : data;
   if (info.kind === "regression") return [verdict(number(rows[0].score, 3), t("value"))];
   const isMulti = info.kind === "multi", best = rows[0];
-  const said = isMulti ? rows.filter(one => one.chosen).map(one => one.label) : [best.label];
+  const said = isMulti ? rows.filter(one => one.predicted).map(one => one.label) : [best.label];
   return [
     verdict(said.join(", ") || t("no.labels"), isMulti ? null : percent(best.score), best.abstained),
     best.abstained && unsure(),
@@ -84,11 +84,10 @@ function answer(data, { context }) {
   ];
 }
 
-function choices(data, { choices: given }) {
-  const lines = given.map(line => line.trim()).filter(Boolean);
+function choices(data) {
   return [
     verdict(data.choice, percent(data.score), data.abstained), data.abstained && unsure(),
-    list(data.probabilities.map((part, at) => bar(lines[at] ?? "", part, percent(part), { first: at === data.index }))),
+    list(data.choices.map((one, at) => bar(one.text, one.score, percent(one.score), { first: at === data.index }))),
   ];
 }
 

@@ -21,9 +21,9 @@ export const WORDS = {
     "abstained": "Not sure enough", "abstained.note": "Below the probability from which on this model was reliable on held-out examples: leave it to a person.",
     "abstained.some": "Dashed: below the probability from which on this model was reliable on held-out examples.",
     "no.answer": "no answer in the passage", "no.entities": "No entities in this text.", "no.labels": "none of the labels", "value": "the model's number",
-    "fill.blank": "Blank {n}", "similarity.note": "Cosine of the vectors, {dims} numbers each. Read on a heat map: dark is near.", "rerank.was": "no. {n} in the list", "rerank.note": "Best first. The number before each text is its place in the list above.",
+    "fill.blank": "Blank {n}", "similarity.note": "Cosine of the vectors, {dims} numbers each. The stronger the colour, the nearer.", "rerank.was": "no. {n} in the list", "rerank.note": "Best first. The number before each text is its place in the list above.",
     "finish.length": "Stopped: the limit of tokens is reached.", "finish.stop": "The model ended the text.",
-    "fault.gone": "The server does not answer. Is qkv serve still running?", "fault.none": "No model is served.", "fault.token": "Open the link with ?token=… that qkv serve printed.", "again": "Try again",
+    "fault.gone": "The server does not answer. Is qkv serve still running?", "fault.none": "No model is served.", "fault.shape": "The page cannot draw this reply; it is shown as it came, under Reply.", "fault.token": "Open the link with ?token=… that qkv serve printed.", "again": "Try again",
     "retry": "Try again in {n} s.", "no.tasks": "This model has nothing to try on this page. The API page lists what it answers.", "loading": "Loading …", "stopped": "Stopped.",
   },
   zh: {
@@ -45,7 +45,7 @@ export const WORDS = {
     "no.answer": "原文里没有答案", "no.entities": "这段文本里没有找到实体。", "no.labels": "没有任何标签", "value": "模型给出的数值",
     "fill.blank": "第 {n} 个空", "similarity.note": "向量的余弦相似度，每个向量 {dims} 维。颜色越深越接近。", "rerank.was": "原来排第 {n}", "rerank.note": "最相关的在前。序号是它在上面列表里的位置。",
     "finish.length": "写满了词元数上限。", "finish.stop": "模型认为写完了。",
-    "fault.gone": "服务没有回应，qkv serve 还在运行吗？", "fault.none": "没有提供任何模型。", "fault.token": "请用 qkv serve 打印出来的、带 ?token=… 的链接打开。", "again": "再试一次",
+    "fault.gone": "服务没有回应，qkv serve 还在运行吗？", "fault.none": "没有提供任何模型。", "fault.shape": "页面画不出这个回复，原文见“回复”。", "fault.token": "请用 qkv serve 打印出来的、带 ?token=… 的链接打开。", "again": "再试一次",
     "retry": "请在 {n} 秒后重试。", "no.tasks": "这个模型在本页没有可试的任务，接口文档里列出了它能回答的请求。", "loading": "正在载入……", "stopped": "已停止。",
   },
 };
