@@ -17,7 +17,7 @@ from tests.support.look_server import running, sent
 from tests.support.served_models import make_served_folders, open_served
 
 if TYPE_CHECKING:  # it need not be installed: then each test says so
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page
 
     from qkv.serve.listen import Server
     from qkv.serve.served import Models
@@ -101,17 +101,19 @@ def opening(browser: "Browser", server: "Server", **options: Any) -> Iterator[Fr
     context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, "locale": "en-US"} | options)
     context.set_default_timeout(20_000)
     front = Front(context.new_page(), server)
-    refused = "Failed to load resource"  # Chromium's note on a refusal, which the page shows
-    front.page.on(
-        "console",
-        lambda message: (
+
+    def heard(message: "ConsoleMessage") -> None:
+        refused = "Failed to load resource" in message.text  # Chromium's note on a refusal, which the page shows
+        if message.type in ("error", "warning") and not refused:
             front.complaints.append(message.text)
-            if message.type in ("error", "warning") and refused not in message.text
-            else None
-        ),
-    )
+
+    def dismissed(dialog: "Dialog") -> None:
+        front.complaints.append(dialog.message)
+        dialog.dismiss()
+
+    front.page.on("console", heard)
+    front.page.on("dialog", dismissed)
     front.page.on("pageerror", lambda error: front.complaints.append(f"thrown: {error}"))
-    front.page.on("dialog", lambda dialog: (front.complaints.append(dialog.message), dialog.dismiss()))
     context.on("request", lambda request: front.asked.append(request.url))
     try:
         yield front
