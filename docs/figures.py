@@ -317,6 +317,55 @@ def packed(zh: bool) -> Drawing:
     return drawing
 
 
+def batching(zh: bool) -> Drawing:
+    """Rows of four requests, taken from the front of the queue while they fit into the budget."""
+    budget, requests = 32, {"A": (9, 5, 7), "B": (8,), "C": (14, 14), "D": (40,)}
+    rows = [(client, n) for client, lengths in requests.items() for n in lengths]
+    batches: list[list[tuple[str, int]]] = []
+    for row in rows:
+        if not batches or sum(n for _, n in batches[-1]) + row[1] > budget:
+            batches.append([])
+        batches[-1].append(row)
+    title, queue, most, *notes = (
+        (
+            "按词元数组批：几个请求的文本一起计算一次",
+            "队列，先到先算。A 一次发来三条文本，C 是一篇长文，切成两个窗口；每块的宽度是词元数",
+            f"上限 {budget} 个词元",
+            *("A 的三条和 B 的一条：下一条放不下了", "C 的两个窗口；都算完才回复 C", "D 比上限还长：单独成批，不截断"),
+        )
+        if zh
+        else (
+            "Batching by tokens: texts of several requests run together",
+            "The queue, first in, first out. A sent three texts; C a long one, read in two windows. Width: tokens",
+            f"budget: {budget} tokens",
+            *(
+                "A's three and B's one: the next does not fit",
+                "C's windows; C is answered when both are done",
+                "D is larger than the budget: alone, never cut",
+            ),
+        )
+    )
+    drawing = Drawing(860, 292, title)
+    looks, cell, left = {"A": "blue", "B": "red", "C": "green", "D": "soft"}, 8, 96
+
+    def blocks(x: float, y: float, entries: list[tuple[str, int]]) -> None:
+        for client, n in entries:
+            drawing.rect(x, y, n * cell - 3, 30, f"f-{looks[client]}", 5)
+            drawing.text(x + n * cell / 2 - 1.5, y + 20, f"{client} {n}", 12, "f-paper", "middle", bold=True)
+            x += n * cell
+
+    drawing.text(24, 66, queue, 12.5, "f-soft")
+    blocks(24, 78, rows)
+    drawing.line([(left + budget * cell, 134), (left + budget * cell, 268)], "s-red", 1.5, "4 4")
+    drawing.text(left + budget * cell + 8, 142, most, 12, "f-red")
+    for line, (entries, note) in enumerate(zip(batches, notes, strict=True)):
+        y = 154 + line * 42
+        drawing.text(24, y + 20, f"{'批次' if zh else 'batch'} {line + 1}", 12.5, "f-ink", bold=True)
+        blocks(left, y, entries)
+        drawing.text(left + 42 * cell + 12, y + 20, note, 12.5, "f-soft")
+    return drawing
+
+
 FIGURES = {
     "pooling": pooling,
     "scaling": scaling,
@@ -325,6 +374,7 @@ FIGURES = {
     "bert-input": bert_input,
     "bert-shapes": bert_shapes,
     "packed": packed,
+    "batching": batching,
 }
 
 

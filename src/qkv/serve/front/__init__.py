@@ -1,0 +1,1 @@
+"""The pages of `qkv serve` and their routes (front.py)."""
