@@ -1,8 +1,7 @@
-"""Models that leave qkv: an encoder as an ONNX graph. `qkv.export(model, out)` calls export.folder.export_model."""
+"""Models that leave qkv: an encoder as an ONNX graph. `qkv.export(model, out)` calls export.folder.export."""
 
 import os
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Union
 
@@ -34,16 +33,16 @@ class _Callable(ModuleType):
         examples; default: the run's development examples, or texts of the package) and refused below `least_cosine`, or
         when a task loses more than `most_loss` of its score.
         """
-        from qkv.export.folder import export_model
+        from qkv.export.folder import export
 
-        return export_model(
+        return export(
             model,
-            Path(out),
+            out,
             to=to,
             head=head,
             packed=packed,
             int8=int8,
-            check=None if check is None else Path(check),
+            check=check,
             least_cosine=least_cosine,
             most_loss=most_loss,
             overwrite=overwrite,
