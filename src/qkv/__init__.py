@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qkv.api.vector_scores import load_vectors as load_vectors
     from qkv.data.batch import Batch as Batch
     from qkv.errors import InputError as InputError
+    from qkv.export.folder import export as export
     from qkv.look.page import look as look
     from qkv.models.bert.network import Bert as Bert
     from qkv.models.bert.network import BertConfig as BertConfig
@@ -44,6 +45,7 @@ _PLACES = {
     "Model": "qkv.api.model",
     "SearchIndex": "qkv.api.search_index",
     "Tokenizer": "qkv.text.tokenizer",
+    "export": "qkv.export.folder",
     "load": "qkv.api.model",
     "load_translator": "qkv.api.translator",
     "load_vectors": "qkv.api.vector_scores",

@@ -35,6 +35,7 @@ RANKS = {
             "tasks",
             "jobs",
             "api",
+            "export",
             "serve",
             "look",
             "cli",

@@ -13,6 +13,7 @@ import typer
 
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean, reading
+from qkv.files import read_object
 from qkv.models.folders.hub import DEFAULT_MODEL
 from qkv.text.messages import write
 
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 
 
 def describe_data(folder: Path) -> dict[str, Any] | None:
-    """Describe a folder of a tokenizer, of shards or of a search index; None for any other folder."""
+    """Describe a folder of a tokenizer, of shards, of a search index or of ONNX graphs; None for any other folder."""
     from qkv.data.corpus.shards import MANIFEST, STATE, Shards
+    from qkv.models.folders.own import EXPORT
     from qkv.text.tokenizer import FILES, Tokenizer
 
+    if (folder / EXPORT).is_file():
+        return {"path": str(folder), "holds": "onnx", **read_object(folder / EXPORT)}
     if (folder / "config.json").exists():
         return None
     if (folder / MANIFEST).is_file() or (folder / STATE).is_file():
@@ -67,6 +71,8 @@ def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("model", facts["model"]["name"]),
             ("for", f"qkv search {facts['path']} TEXT"),
         ]
+    if facts["holds"] == "onnx":
+        return _lines_of_graphs(facts)
     vocabulary, path = facts["vocabulary"], facts["path"]
     shown = ("vocabulary", vocabulary_line(vocabulary))
     if facts["holds"] == "tokenizer":
@@ -86,6 +92,27 @@ def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _lines_of_graphs(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    figures, score = facts.get("int8"), (facts.get("int8") or {}).get("score")
+    compared = "" if figures is None else f"least cosine with float32 {figures['least_cosine']:.4f}, {figures['held_out']}"
+    if score is not None:
+        compared += f"; {score['name']} {score['float32']:.4f} → {score['int8']:.4f}"
+    graphs = [
+        (name, f"{one['bytes'] / 1e6:,.1f} MB, {', '.join(one['inputs'])} → {', '.join(one['outputs'])}")
+        for name, one in facts["graphs"].items()
+    ]
+    rows = [
+        ("folder", facts["path"]),
+        ("holds", f"ONNX graphs of {facts['title']} ({facts['source']}), head: {facts['head']}"),
+        *graphs,
+        ("longest text", f"{facts['max_length']} tokens at once"),
+        ("labels", ", ".join(facts["labels"][:12])),
+        ("int8", compared),
+        ("for", "onnxruntime; README.md there has a script"),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
 def _vocabulary(tokenizer: Any) -> dict[str, Any]:
     return {name: getattr(tokenizer, name) for name in ("size", "kind", "lowercase", "segmenter")}
 
@@ -102,7 +129,7 @@ def info(
 ) -> None:
     """Describe a model folder: architecture, size, vocabulary, labels, licence. Weights are not read.
 
-    For tokenizers, shards and search indexes it prints their sizes and the verbs that use them.
+    For tokenizers, shards, search indexes and exported graphs it prints their sizes and the verbs that use them.
 
     \b
     qkv info

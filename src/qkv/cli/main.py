@@ -19,13 +19,13 @@ from qkv.cli.check import check
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed_texts
 from qkv.cli.evaluate import evaluate
-from qkv.cli.fill import fill_blanks, score_next_sentence
+from qkv.cli.export import export_graph
 from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate_texts
 from qkv.cli.info import convert, info
 from qkv.cli.look import draw_attention, look
 from qkv.cli.options import Noun, Verb
-from qkv.cli.predict import predict
+from qkv.cli.predict import fill_blanks, predict, score_next_sentence
 from qkv.cli.pretrain import prepare_corpus, pretrain, show
 from qkv.cli.search import SearchVerb, search_texts
 from qkv.cli.serve import serve_models
@@ -59,6 +59,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "analogy": (solve_analogy, "Solve an analogy with word vectors: A is to B as C is to what."),
     "evaluate-vectors": (evaluate_vectors, "Evaluate word vectors on analogies and word similarity."),
     "info": (info, "Describe a folder: model, tokenizer or shards."),
+    "export": (export_graph, "Export an encoder as an ONNX graph, to run without qkv; also packed, and in int8."),
     "convert": (convert, "Convert a BERT folder to the current transformers format, or word vectors to other formats."),
 }
 CLASSES: dict[str, type[Verb]] = {"check": WithFiles, "evaluate": WithFiles, "search": SearchVerb}

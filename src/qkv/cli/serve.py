@@ -176,12 +176,17 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
 
 
 def build_server_app(models: "Models", settings: "ServeSettings", token: str | None, cookie: str) -> "ASGIApp":
-    """The ASGI app of these models."""
-    from qkv.serve.app import Access, build_app
-    from qkv.serve.journal import Journal, write_log
-    from qkv.serve.routes import build_routes
+    """The ASGI app of these models: their routes, the pages / and /docs, and the page of `qkv look` at /look/."""
+    from starlette.routing import Mount
 
-    app = build_app(build_routes(models, settings), Access(token, cookie))
+    from qkv.look.page import page_routes
+    from qkv.look.served import GatedWorker, look_at
+    from qkv.serve.front.front import routes
+    from qkv.serve.journal import Journal, write_log
+    from qkv.serve.routes import build_models_app
+
+    look = Mount("/look", routes=list(page_routes(look_at(models), GatedWorker(models.gate))))
+    app = build_models_app(models, settings, token, cookie, [*routes(), look])
     return Journal(app, models, settings.max_body, write_log if settings.access_log else None)
 
 

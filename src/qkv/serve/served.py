@@ -170,9 +170,9 @@ class Served:
     def __init__(self, name: str, opened: Opened, shared: Shared) -> None:
         self.name, self.opened, self.facts, self._shared = name, opened, opened.facts, shared
         self._device = device_named(shared.settings.device)
-        self._model = Model(opened, self._device) if opened.has(ENCODES) else None
-        self._solver: Solver | None = self._model.solver if self._model is not None and opened.has(HAS_TASK) else None
-        self._translator = Translator.of(opened) if opened.has(TRANSLATES) else None
+        self.model = Model(opened, self._device) if opened.has(ENCODES) else None
+        self._solver: Solver | None = self.model.solver if self.model is not None and opened.has(HAS_TASK) else None
+        self.translator = Translator.of(opened) if opened.has(TRANSLATES) else None
         self._generator = Generator.of(opened, self._device) if opened.has(WRITES) else None
         self.tasks = self._list_tasks()
         if not self.tasks:
@@ -198,19 +198,19 @@ class Served:
 
     def _list_tasks(self) -> tuple[str, ...]:
         found = [] if self._solver is None else [TASK_NAMES[self._solver.task.name]]
-        found += ["translation"] * (self._translator is not None) + ["text-generation"] * (self._generator is not None)
-        vectors = ["feature-extraction", "sentence-similarity"] * (self._model is not None)
-        blanks = ["fill-mask"] * (self._model is not None and self.opened.has(FILLS))
+        found += ["translation"] * (self.translator is not None) + ["text-generation"] * (self._generator is not None)
+        vectors = ["feature-extraction", "sentence-similarity"] * (self.model is not None)
+        blanks = ["fill-mask"] * (self.model is not None and self.opened.has(FILLS))
         made_for_vectors = self.opened.sentence.pooling is not None
         return (*found, *(vectors + blanks if made_for_vectors else blanks + vectors))
 
     def _find_max_length(self) -> int:
         if self._solver is not None:
             return self._solver.max_length
-        if self._model is not None:
+        if self.model is not None:
             return self.opened.ability(ENCODES).sizes.max_length
-        if self._translator is not None:
-            return self._translator.max_length
+        if self.translator is not None:
+            return self.translator.max_length
         assert self._generator is not None
         return self._generator.max_length or self._shared.settings.queue_tokens
 
@@ -226,8 +226,8 @@ class Served:
         opened, facts, solver = self.opened, self.opened.facts, self._solver
         zoo = zoo_name(facts.path)
         languages = list(ZOO[zoo].reads) if zoo else []
-        if self._translator is not None:
-            languages = [self._translator.source_language, self._translator.target_language]
+        if self.translator is not None:
+            languages = [self.translator.source_language, self.translator.target_language]
         calibration = opened.record.get("calibration") or {}
         found: dict[str, Any] = {
             "model_id": self.name,
@@ -243,7 +243,7 @@ class Served:
             "parameters": facts.shown.get("parameters"),
             "notes": list(opened.notes),
         }
-        if self._model is not None:
+        if self.model is not None:
             sentence = opened.sentence
             found |= {
                 "width": opened.ability(ENCODES).sizes.width,
@@ -513,12 +513,12 @@ class Served:
             if self._solver.task.paired:
                 example["pair"] = "a 一"
             await self.predict([example], call)
-        if self._model is not None:
+        if self.model is not None:
             await self.embed(["a 一", "一"], call, pooling="mean")
             if self.opened.has(FILLS):
-                mask = self._model.tokenizer.token(self.opened.ability(FILLS).mask_id)
+                mask = self.model.tokenizer.token(self.opened.ability(FILLS).mask_id)
                 await self.fill([f"a {mask} 一"], call, k=1)
-        if self._translator is not None:
+        if self.translator is not None:
             await self.translate(["a 一"], call)
         if self._generator is not None:
             await self.generate(["a 一"], call, max_length=4)
@@ -536,10 +536,10 @@ class Served:
         return self._batcher.close(wait)
 
     def _need_model(self) -> Model:
-        if self._model is None:
+        if self.model is None:
             self.opened.ability(ENCODES)  # raises
-        assert self._model is not None
-        return self._model
+        assert self.model is not None
+        return self.model
 
     def _need_solver(self) -> Solver:
         if self._solver is None:
@@ -548,10 +548,10 @@ class Served:
         return self._solver
 
     def _need_translator(self) -> Translator:
-        if self._translator is None:
+        if self.translator is None:
             self.opened.ability(TRANSLATES)
-        assert self._translator is not None
-        return self._translator
+        assert self.translator is not None
+        return self.translator
 
     def _need_generator(self) -> Generator:
         if self._generator is None:
@@ -753,6 +753,10 @@ class Models:
     @property
     def is_computing(self) -> bool:
         return any(served.is_computing for served in self)
+
+    @property
+    def gate(self) -> ComputeGate:
+        return self._shared.gate
 
     def close(self, wait: float | None = None) -> bool:
         """Accept no more requests and finish those that are queued; return whether that was done in so many seconds."""

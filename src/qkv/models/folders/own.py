@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
+EXPORT = "export.json"
+"""What a folder of ONNX graphs says about them (export/folder.py)."""
 FOLDER_FORMAT = 1
 """Of qkv.json."""
 _MOST_SPARE = 127

@@ -277,6 +277,11 @@ def open_weights(folder: Path, shapes_only: bool = False) -> WeightFiles:
             return WeightFiles(
                 folder / index, {name: opened[file][name] for name, file in shards.items()}, tuple(opened)
             )
+    if (folder / "export.json").is_file():
+        raise InputError(
+            f"{folder} is an exported model: its graphs run in onnxruntime (README.md there has a script). "
+            "For qkv give the model that it was made of."
+        )
     others = [name for name in _FOREIGN if (folder / name).exists()]
     hint = f" It has {others[0]}: convert it with transformers first." if others else ""
     raise InputError(f"{folder} has no weights: neither {SINGLE} nor {PICKLED}, nor an index of their shards.{hint}")
