@@ -22,7 +22,7 @@ def look_at(models: Models) -> Api:
 
 def _subject(served: Served) -> Subject:
     subject = Subject(served.name, served.facts)
-    loaded = {"opened": served.opened, "model": served.model, "translator": served.translator}
+    loaded = {"title": served.name, "opened": served.opened, "model": served.model, "translator": served.translator}
     # what the cached properties would load again
     vars(subject).update({name: part for name, part in loaded.items() if part is not None})
     return subject
