@@ -80,7 +80,7 @@ TASK_NAMES = {
     "choice": "multiple-choice",
 }
 """The tasks of qkv by the names of Hugging Face; the last has none there."""
-MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
+MODEL_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # 汉字 too: clients send them percent-encoded
 SMALL_REQUEST = 4_000
 """Characters up to which a request is tokenized and decoded in the event loop: less than a switch of threads costs."""
 BATCH_TOKENS = {"cpu": 4096}
