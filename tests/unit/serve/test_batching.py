@@ -11,8 +11,8 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.serve.batching import (
-    BatchFacts,
     Batcher,
+    BatchFacts,
     ComputeGate,
     OverloadedError,
     Part,
@@ -97,8 +97,7 @@ def hold(batcher: Batcher, runner: Echo) -> "asyncio.Task[list[Any]]":
     """Keep the model busy with a batch of its own, so that the queue fills."""
     runner.may_run.clear()
     runner.runs.clear()
-    task = asyncio.ensure_future(ask(batcher, runner, ["held"], [1]))
-    return task
+    return asyncio.ensure_future(ask(batcher, runner, ["held"], [1]))
 
 
 async def begun(runner: Echo) -> None:
