@@ -1,6 +1,6 @@
 """One request and its answer: the body, the model, refusals in the family's convention, headers, the log's fields.
 
-    async def embed(exchange: Exchange) -> Response:
+    async def embed_inputs(exchange: Exchange) -> Response:
         served = exchange.use("feature-extraction")
         found = await served.embed(exchange.fields.texts("inputs"), exchange.call)
         …
@@ -68,7 +68,8 @@ class Exchange:
         if needed and task not in served.tasks:
             can = f"The model '{served.name}' does {', '.join(served.tasks)}, and not {task}."
             others = [one.name for one in self.models if task in one.tasks]
-            raise InputError(f"{can} Ask {' or '.join(others)}." if others else f"{can} No model here does.")
+            advice = f"Ask {' or '.join(others)}." if others else "No model here does."
+            raise FieldError("task", f"{can} {advice}", "model")
         return served
 
     def refusal(self, error: Exception) -> RefusedError:
@@ -81,9 +82,8 @@ class Exchange:
         if isinstance(error, OverloadedError):
             seconds = max(1.0, error.retry_after)
             headers = {"Retry-After": str(math.ceil(seconds)), "Retry-After-Ms": str(math.ceil(1000 * seconds))}
-            about = {"retry_after": math.ceil(seconds)}
             code = HTTPStatus.TOO_MANY_REQUESTS
-            return RefusedError(code, "overloaded", message, about, headers=headers, convention=convention)
+            return RefusedError(code, "overloaded", message, headers=headers, convention=convention)
         if isinstance(error, UnavailableError):
             headers = {"Retry-After": "1"}
             code = HTTPStatus.SERVICE_UNAVAILABLE
@@ -94,7 +94,8 @@ class Exchange:
             return RefusedError(HTTPStatus.BAD_REQUEST, error.code, message, convention=convention)
         if isinstance(error, FieldError):
             status = HTTPStatus.BAD_REQUEST if error.code == "empty" else convention.invalid
-            return RefusedError(status, error.code, message, {"field": error.field}, convention=convention)
+            about = {"field": error.field} if error.field else {}
+            return RefusedError(status, error.code, message, about, convention=convention)
         return RefusedError(convention.invalid, "input", message, convention=convention)
 
     def finish(self) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from qkv.errors import InputError
 from qkv.serve.fields import FieldError, Fields, parse_form
 from qkv.serve.routes.exchange import Exchange, endpoint, reply
 from qkv.serve.routes.huggingface import languages_of
@@ -96,7 +95,8 @@ def _choose(exchange: Exchange, source: str, target: str) -> Served:
         name = translators["", ""]
     if name is None:
         known = ", ".join(f"{one} → {other}" for one, other in translators)
-        raise InputError(f"{language_name(source)} → {language_name(target)} is not served here. Served: {known}.")
+        message = f"{language_name(source)} → {language_name(target)} is not served here. Served: {known}."
+        raise FieldError("language", message, "target")
     return exchange.use(TASK, name.name)
 
 
