@@ -145,6 +145,15 @@ def test_load(client: AppClient, family: str, monkeypatch: pytest.MonkeyPatch) -
     assert fault.status == 500 and "bug in qkv" in sentence(family, fault) and b"secret" not in fault.body
 
 
+@pytest.mark.parametrize("family", PATHS)
+def test_more_text_than_could_be_queued(client: AppClient, family: str) -> None:
+    """Refused before it is tokenized, which would take seconds."""
+    name = next(name for name, value in GOOD[family].items() if value == "a")
+    got = client.post(PATHS[family], GOOD[family] | {name: "a b " * 1_900_000})
+    assert got.status == (422 if family in ("hf", "tei", "jina") else 400)
+    assert "7,600,0" in sentence(family, got) and "1,048,576" in sentence(family, got)
+
+
 def test_paths_without_a_route(client: AppClient) -> None:
     assert client.post("/v1/chat/completions", {}).json["error"]["code"] == "no_page"
     assert "error" in client.post("/models/topics/pipeline", {"inputs": "a"}).json

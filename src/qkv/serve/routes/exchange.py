@@ -140,7 +140,11 @@ def endpoint(
         exchange = Exchange(request, models, path)
         try:
             if method == "POST":
-                exchange.fields = Fields(parse(await read_body(request, settings.max_body)))
+                body = await read_body(request, settings.max_body)
+                fields = parse(body)
+                if len(body) > (most := CHARACTERS_PER_TOKEN * settings.queue_tokens):
+                    _check_characters(fields, most)
+                exchange.fields = Fields(fields)
             response = await handle(exchange)
         except Refusable as error:
             raise exchange.refusal(error) from error
@@ -155,6 +159,30 @@ def endpoint(
         return response
 
     return Route(path, answer, methods=[method])
+
+
+CHARACTERS_PER_TOKEN = 8
+"""More than texts have. A request with so many for each token that a queue holds is refused before it is tokenized,
+which would take seconds."""
+
+
+def _check_characters(fields: Mapping[str, Any], most: int) -> None:
+    if (n := count_characters(fields)) > most:
+        limit = f"this server takes {most:,} at most, {CHARACTERS_PER_TOKEN} for each token of --max-queue-tokens"
+        raise FieldError("too_long", f"The request has {n:,} characters, and {limit}. Send fewer or shorter texts.")
+
+
+def count_characters(value: Any) -> int:
+    """Of all strings.
+
+    >>> count_characters({"inputs": ["你好", "abc"], "top_k": 3})
+    5
+    """
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(count_characters, value.values()))
+    return sum(map(count_characters, value)) if isinstance(value, list) else 0
 
 
 SMALL_REQUEST = 4_000

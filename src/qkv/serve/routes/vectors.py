@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from qkv.api.embedder import Embeddings, scale_to_unit
 from qkv.serve.fields import FieldError, Fields, is_ids, require_texts
-from qkv.serve.routes.exchange import Exchange, reply_list, work_aside
+from qkv.serve.routes.exchange import Exchange, count_characters, reply_list, work_aside
 from qkv.serve.served import Served
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -36,18 +36,12 @@ def read_inputs(fields: Fields, name: str) -> list[str] | list[list[int]]:
     return require_texts(found, fields.name(name))
 
 
-CHARACTERS_PER_TOKEN = 8
-"""More than texts have; a request with more characters than that is refused before it is tokenized."""
-
-
 async def list_tokens(exchange: Exchange, served: Served, texts: Sequence[str], special: bool) -> list[Encoded]:
     """The tokens of texts, if the model has a tokenizer of ours; as many as the queue would hold."""
     _need_tokenizer(served)
-    most, n_characters = exchange.models.settings.queue_tokens, sum(map(len, texts))
-    found: list[Encoded] = []
-    if n_characters <= CHARACTERS_PER_TOKEN * most:
-        found = await work_aside(n_characters, lambda: served.tokenize(texts, special=special))
-    if not found or sum(len(one.ids) for one in found) > most:
+    most, size = exchange.models.settings.queue_tokens, count_characters(list(texts))
+    found = await work_aside(size, lambda: served.tokenize(texts, special=special))
+    if sum(len(one.ids) for one in found) > most:
         message = f"The request has more than {most:,} tokens, the limit of this server (--max-queue-tokens)."
         raise FieldError("too_long", f"{message} Send fewer or shorter texts in one request.")
     return found
