@@ -298,6 +298,7 @@ _RANKED = _object(
 )
 _TEI_FIELDS = {"model": MODEL, "truncate": TRUNCATE}
 _STATUS = _object(status="string")
+_API_KEY = _field("string", "The token, unless a header has it.", "令牌；也可放在请求头里。")
 _ONE_OF_LABELS = _any(_list(SCORED_LABEL), _list(_list(SCORED_LABEL)))
 
 OPERATIONS: tuple[ApiOperation, ...] = (
@@ -533,7 +534,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
             "target": _field("string", "Language of the translation.", "目标语言。"),
             "format": _field({"type": "string", "enum": ["text"]}, "Plain text.", "纯文本。", default="text"),
             "alternatives": _field("integer", "More translations of each text.", "每段文本再给几个译文。", default=0),
-            "api_key": _field("string", "Not used; a token is sent as a header.", "不使用；令牌放在请求头里。"),
+            "api_key": _API_KEY,
         },
         ("q", "target"),
         (
@@ -551,7 +552,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "/detect",
         "libre",
         Phrase("The language of a text.", "判断文本的语言。"),
-        {"q": _field("string", "A text.", "文本。"), "api_key": _field("string", "Not used.", "不使用。")},
+        {"q": _field("string", "A text.", "文本。"), "api_key": _API_KEY},
         ("q",),
         (ApiExample("en", {"q": "The cat is here."}), ApiExample("zh", {"q": "猫在这里。"})),
         _list(_object(language="string", confidence="number")),

@@ -26,7 +26,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from qkv.errors import InputError
-from qkv.serve.app import RefusedError, read_body
+from qkv.serve.app import KEY_CHECK, RefusedError, read_body
 from qkv.serve.conventions import Refused, convention_of
 from qkv.serve.fields import BodyError, FieldError, Fields, parse_json
 from qkv.serve.journal import CLIENT_LEFT
@@ -133,8 +133,9 @@ def endpoint(
     *,
     method: str = "POST",
     parse: Callable[[bytes], dict[str, Any]] = parse_json,
+    key: str = "",
 ) -> Route:
-    """The route of a handler; a body is read for POST alone."""
+    """The route of a handler; a body is read for POST alone. `key` is the field that may have the token."""
 
     async def answer(request: Request) -> Response:
         exchange = Exchange(request, models, path)
@@ -142,6 +143,7 @@ def endpoint(
             if method == "POST":
                 body = await read_body(request, settings.max_body)
                 fields = parse(body)
+                _check_key(request, fields.get(key))
                 if len(body) > (most := CHARACTERS_PER_TOKEN * settings.queue_tokens):
                     _check_characters(fields, most)
                 exchange.fields = Fields(fields)
@@ -159,6 +161,13 @@ def endpoint(
         return response
 
     return Route(path, answer, methods=[method])
+
+
+def _check_key(request: Request, given: Any) -> None:
+    """Refuse a request that came without the token in its headers and in its body (`Access.key_paths`)."""
+    is_token = request.scope.get(KEY_CHECK)
+    if is_token is not None and not (isinstance(given, str) and is_token(given)):
+        raise RefusedError(HTTPStatus.FORBIDDEN, "token", "The API key is missing or wrong: it is the server's token.")
 
 
 CHARACTERS_PER_TOKEN = 8
