@@ -143,7 +143,7 @@ def test_models(client: AppClient) -> None:
         ("embeddings", {"input": "a", "encoding_format": "bytes"}, "encoding_format", "base64"),
         ("embeddings", {"input": "a", "dimensions": 8}, "dimensions", "not trained for fewer"),
         ("embeddings", {"input": "a", "dimension": 8}, "dimension", "Did you mean 'dimensions'"),
-        ("embeddings", {"input": "a", "model": "en-zh"}, None, "does translation"),
+        ("embeddings", {"input": "a", "model": "en-zh"}, "model", "does translation"),
         ("completions", {"prompt": "a", "logprobs": 2}, "logprobs", "not kept"),
         ("completions", {"prompt": "a", "logit_bias": {"5": 1}}, "logit_bias", "not supported"),
         ("completions", {"prompt": "a", "frequency_penalty": 0.5}, "frequency_penalty", "repetition_penalty"),
@@ -153,7 +153,7 @@ def test_models(client: AppClient) -> None:
         ("completions", {"prompt": "a", "stop": ["a"] * 5}, "stop", "4 at most"),
         ("completions", {"prompt": {}}, "prompt", "token ids"),
         ("completions", {"prompt": [TOKENS.index("##s")]}, "prompt", "Send the text"),
-        ("completions", {"prompt": "a", "max_tokens": 9000}, None, "room"),
+        ("completions", {"prompt": "a", "max_tokens": 9000}, None, "Set max_tokens to"),
     ],
 )
 def test_refusals(client: AppClient, path: str, body: dict[str, Any], param: str | None, words: str) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from starlette.routing import Route
 
-from qkv.serve.openapi import OPERATIONS, Example, Operation
+from qkv.serve.openapi import OPERATIONS, ApiExample, ApiOperation
 from qkv.serve.routes import build_routes
 from tests.support.served_models import AppClient
 
@@ -24,7 +24,7 @@ def test_the_paths_of_the_app(client: AppClient) -> None:
 @pytest.mark.parametrize(
     ("operation", "example"), EXAMPLES, ids=[f"{one.path} {each.task} {each.lang}" for one, each in EXAMPLES]
 )
-def test_examples_are_answered(client: AppClient, operation: Operation, example: Example) -> None:
+def test_examples_are_answered(client: AppClient, operation: ApiOperation, example: ApiExample) -> None:
     name = client.models.default(example.task).name if example.task else "mini"
     if example.task == "translation":
         name = {"en": "en-zh", "zh": "zh-en"}[example.lang]

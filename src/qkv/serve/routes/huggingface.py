@@ -14,10 +14,13 @@ Where the task leaves a choice:
     question-answering      without `handle_impossible_answer`, as the model was trained: an answer may be "" at 0
     feature-extraction      without `normalize`, as the folder says
     text-generation         the text without the prompt, unless `return_full_text`; greedy without options of sampling
+                            `details` say why it ended and how long it is, without a list of tokens; what is streamed are
+                            parts in whole characters, not tokens
     multiple-choice         ours, since there is no such task there: {"text", "question", "choices"}
 A parameter that would change the answer and is not supported is refused.
 """
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,13 +35,13 @@ from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list, rep
 from qkv.serve.routes.vectors import (
     ENCODING_FORMATS,
     cosines,
-    embed,
+    embed_inputs,
+    list_tokens,
     read_dimensions,
     read_inputs,
     reply_vectors,
-    tokenize,
 )
-from qkv.serve.routes.writing import Completion, Writing, read_seed, stream, write
+from qkv.serve.routes.writing import Completion, Writing, read_seed, stream_text, write_texts
 from qkv.serve.served import Models, Served, ServeSettings
 from qkv.tasks.answer import AnswerResult
 from qkv.tasks.choice import ChoiceResult
@@ -62,8 +65,7 @@ def routes(models: Models, settings: ServeSettings) -> list[Route]:
     async def show(exchange: Exchange) -> Response:
         served = exchange.models[exchange.request.path_params["name"]]
         exchange.log["model"] = served.name
-        about = {"id": served.name, "object": "model", "created": 0, "owned_by": "qkv", "name": served.name}
-        return reply(about | served.info)
+        return reply(describe_served(served) | {"name": served.name} | served.info)
 
     async def show_health(exchange: Exchange) -> Response:
         served = exchange.models[exchange.request.path_params["name"]]
@@ -81,6 +83,23 @@ def routes(models: Models, settings: ServeSettings) -> list[Route]:
         endpoint("/models/{name:path}", show, models, settings, method="GET"),
         endpoint("/", answer_model, models, settings),
     ]
+
+
+STARTED = int(time.time())
+_NAMES = {
+    "beams": "num_beams",
+    "n_best": "num_return_sequences",
+    "sample": "do_sample",
+    "max_length": "max_new_tokens",
+    "min_length": "min_new_tokens",
+    "no_repeat": "no_repeat_ngram_size",
+}
+"""What these clients call the options of decoding."""
+
+
+def describe_served(served: Served) -> dict[str, Any]:
+    """A model as lists of models have it."""
+    return {"id": served.name, "object": "model", "created": STARTED, "owned_by": "qkv"}
 
 
 async def _answer(exchange: Exchange, name: str | None, task: str | None) -> Response:
@@ -140,14 +159,23 @@ async def _classify(exchange: Exchange, served: Served, parameters: Fields) -> R
     function = parameters.choice("function_to_apply", ("sigmoid", "softmax", "none"), None)
     truncate = _read_truncate(parameters)
     fields.done()
-    if function is not None:
-        scores = await served.scores(inputs, exchange.call, truncate=truncate)
-        found = [label_scores(served, row, function) for row in scores]
-    else:
-        results = await served.predict(inputs, exchange.call, truncate=truncate)
-        found = [list_labels(served, one) for one in results]
+    results, write = await classify(exchange, served, inputs, function, truncate)
     # one text, too, is answered by a list of lists: the client takes the first
-    return reply_list(found, lambda one: one[:top_k], 4 * max(map(len, found)))
+    return reply_list(results, lambda one: write(one)[:top_k], 4 * len(write(results[0])))
+
+
+LabelList = list[dict[str, Any]]
+
+
+async def classify(
+    exchange: Exchange, served: Served, inputs: Sequence[Any], function: str | None, truncate: bool
+) -> tuple[Sequence[Any], Callable[[Any], LabelList]]:
+    """The results, and what writes the labels of one; with a function, of the raw scores."""
+    if function is None:
+        results = await served.predict(inputs, exchange.call, truncate=truncate)
+        return results, lambda one: list_labels(served, one)
+    scores = await served.scores(inputs, exchange.call, truncate=truncate)
+    return list(scores), lambda row: label_scores(served, row, function)
 
 
 def _read_texts_or_pairs(fields: Fields) -> list[Any]:
@@ -177,7 +205,7 @@ def _read_text_or_pair(one: Any, where: str) -> Any:
     return require_text(one, where)
 
 
-def list_labels(served: Served, result: Any) -> list[dict[str, Any]]:
+def list_labels(served: Served, result: Any) -> LabelList:
     """The labels of a text, most probable first, as `Model.predict` has them."""
     if isinstance(result, Classification):
         return [
@@ -196,7 +224,7 @@ def label_names(served: Served, number: int) -> list[str]:
     return names if len(names) == number else [f"LABEL_{at}" for at in range(number)]
 
 
-def label_scores(served: Served, scores: Any, function: str) -> list[dict[str, Any]]:
+def label_scores(served: Served, scores: Any, function: str) -> LabelList:
     """Raw scores (L,) or a function of them, largest first."""
     values = np.asarray(scores, np.float64)
     if function == "softmax":
@@ -220,13 +248,14 @@ async def _tag(exchange: Exchange, served: Served, parameters: Fields) -> Respon
     truncate = _read_truncate(parameters)
     fields.done()
     results: list[TagResult] = await served.predict(texts, exchange.call, truncate=truncate)
-    if strategy == "none":
-        encoded = tokenize(served, texts, special=True)
-        found = [_write_pieces(*one) for one in zip(results, encoded, texts, strict=True)]
-    else:
-        found = [_write_entities(one) for one in results]
+    encoded = await list_tokens(exchange, served, texts, True) if strategy == "none" else []
     key = "entity" if strategy == "none" else "entity_group"
-    return _reply_each(found, lambda listed: [one for one in listed if one[key] not in ignored], many, 32)
+
+    def write_one(at: int) -> LabelList:
+        found = _write_pieces(results[at], encoded[at], texts[at]) if encoded else _write_entities(results[at])
+        return [one for one in found if one[key] not in ignored]
+
+    return _reply_each(range(len(results)), write_one, many, 32)
 
 
 def _write_entities(result: TagResult) -> list[dict[str, Any]]:
@@ -274,8 +303,12 @@ async def _answer_questions(exchange: Exchange, served: Served, parameters: Fiel
     truncate = _read_truncate(parameters)
     fields.done()
     results: list[AnswerResult] = await served.predict(pairs, exchange.call, truncate=truncate)
-    found = [write_answers(one, top_k, may_be_nothing is not False) for one in results]
-    return _reply_each(found, lambda listed: listed[0] if top_k == 1 else listed, many, 8 * top_k)
+
+    def write_one(result: AnswerResult) -> Any:
+        found = write_answers(result, top_k, may_be_nothing is not False)
+        return found[0] if top_k == 1 else found
+
+    return _reply_each(results, write_one, many, 8 * top_k)
 
 
 def write_answers(result: AnswerResult, most: int, may_be_nothing: bool) -> list[dict[str, Any]]:
@@ -380,7 +413,7 @@ async def _extract(exchange: Exchange, served: Served, parameters: Fields) -> Re
     truncate = where.flag("truncate", False)
     direction = where.choice("truncation_direction", ("left", "right", "Left", "Right"), "right").lower()
     fields.done()
-    found = await embed(
+    found = await embed_inputs(
         exchange,
         served,
         inputs,
@@ -424,7 +457,7 @@ async def _translate(exchange: Exchange, served: Served, parameters: Fields) -> 
         inner.ignore(name)
         options[NAMES_ELSEWHERE.get(name, name)] = value
     fields.done()
-    n_best = options.pop("n_best", 1)
+    n_best, exchange.names = options.pop("n_best", 1), _NAMES
     found = await served.translate(texts, exchange.call, n_best=n_best, split=n_best == 1, **options)
 
     def write_one(one: Any) -> Any:
@@ -493,7 +526,7 @@ def _read_writing(parameters: Fields) -> Writing:
     return Writing(options, tuple(filter(None, stop)), n)
 
 
-REASONS = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
+_REASONS = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 
 
 async def _generate(exchange: Exchange, served: Served, parameters: Fields) -> Response:
@@ -501,20 +534,20 @@ async def _generate(exchange: Exchange, served: Served, parameters: Fields) -> R
     prompts, many = fields.texts("inputs", blank=True), isinstance(fields.raw("inputs"), list)
     whole = parameters.flag("return_full_text", False)
     details = parameters.flag("details", False)
-    how = _read_writing(parameters)
+    how, exchange.names = _read_writing(parameters), _NAMES
     streamed = fields.flag("stream", False)
     fields.done()
     if streamed:
         if len(prompts) > 1 or how.options["n_best"] > 1:
             raise FieldError("unsupported", "'stream' is for one prompt and one text.", "stream")
         return await reply_stream(exchange, _stream_tokens(exchange, served, prompts[0], how, whole))
-    found = await write(served, prompts, exchange.call, how)
+    found = await write_texts(served, prompts, exchange.call, how)
 
     def write_one(prompt: str, one: Completion) -> dict[str, Any]:
         said: dict[str, Any] = {"generated_text": prompt + one.text if whole else one.text}
         if details:
             said["details"] = {
-                "finish_reason": REASONS[one.reason or "length"],
+                "finish_reason": _REASONS[one.reason or "length"],
                 "generated_tokens": one.n_tokens,
                 "seed": how.seed,
                 "prefill": [],
@@ -531,7 +564,7 @@ async def _stream_tokens(
 ) -> AsyncIterator[Mapping[str, Any]]:
     """Parts of the text in the shape of tokens; the last has the whole text and why it ended."""
     written, index = "", 0
-    async for part in stream(served, prompt, exchange.call, how):
+    async for part in stream_text(served, prompt, exchange.call, how):
         index += 1
         written += part.text
         token = {"id": None, "text": part.text, "logprob": None, "special": False}  # it may be several tokens
@@ -539,7 +572,7 @@ async def _stream_tokens(
         if part.reason is not None:
             event["generated_text"] = prompt + written if whole else written
             event["details"] = {
-                "finish_reason": REASONS[part.reason],
+                "finish_reason": _REASONS[part.reason],
                 "generated_tokens": part.n_tokens,
                 "input_length": part.n_prompt_tokens,
                 "seed": how.seed,
