@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import typer
 
-from qkv.cli.prepare import draw_instances, show
+from qkv.cli.pretrain import draw_instances, show
 from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.rows import PairConfig, instances
 from qkv.data.corpus.shards import Shards

@@ -246,7 +246,7 @@ def serve(
             server.run()
         except KeyboardInterrupt:
             typer.echo("", err=True)
-        is_working = server.worker.is_working()
+        is_working = server.worker is not None and server.worker.is_working()
     if is_working:
         # a thread that still computes in torch would crash at interpreter shutdown
         sys.stdout.flush()

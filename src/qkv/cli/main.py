@@ -26,9 +26,9 @@ from qkv.cli.info import convert, info
 from qkv.cli.look import draw_attention, look
 from qkv.cli.options import Noun, Verb
 from qkv.cli.predict import predict
-from qkv.cli.prepare import prepare_corpus, show
-from qkv.cli.pretrain import pretrain
+from qkv.cli.pretrain import prepare_corpus, pretrain, show
 from qkv.cli.search import SearchVerb, search_texts
+from qkv.cli.serve import serve_models
 from qkv.cli.tokenize import tokenize, tokenizer
 from qkv.cli.translate import WithFiles, train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
@@ -43,6 +43,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "search": (search_texts, "Find texts by meaning: index files, then ask questions."),
     "attention": (draw_attention, "Draw the attention of a model, as a picture or a page."),
     "look": (look, "Explore a model in the browser: attention, blanks, meanings, translations."),
+    "serve": (serve_models, "Serve models over HTTP: predictions, vectors, blanks, translations, texts."),
     "tokenize": (tokenize, "Split a text into tokens."),
     "check": (check, "Check a corpus, a labelled file or sentence pairs for errors."),
     "prepare": (prepare_corpus, "Tokenize a corpus into shards for pretraining."),
@@ -222,8 +223,8 @@ def _run(words: list[str]) -> int:
 
 @contextmanager
 def _exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that partial files are removed. Training, which saves first, and the server of
-    `qkv look` have their own ways."""
+    """Turn SIGTERM into SystemExit, so that partial files are removed. Training, which saves first, and the servers
+    of `qkv look` and `qkv serve` have their own ways."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)

@@ -210,7 +210,7 @@ class Rows(Windowed):
 
 
 def locate_counted(lengths: Integers, starts: Integers, ends: Integers) -> tuple[Tensor, Tensor]:
-    """`Rows.counted` of packed rows of these lengths, of which the tokens from `starts` to `ends` are counted. All (R,).
+    """`Rows.counted` of packed rows of these lengths, whose tokens from `starts` to `ends` are counted. All (R,).
 
     >>> places, offsets = locate_counted(np.array([4, 3]), np.array([0, 1]), np.array([2, 3]))
     >>> places.tolist(), offsets.tolist()

@@ -326,7 +326,7 @@ class Batcher:
     def _next(self) -> _Batch | None:
         """The next batch; None at the end."""
         with self._changed:
-            ahead, self._ahead = self._ahead, None
+            ahead, self._ahead, taken = self._ahead, None, None
             if ahead is None:
                 while not self._queues and not self._is_closed:
                     self._changed.wait()
@@ -335,7 +335,7 @@ class Batcher:
                     return None
                 self._running_tokens += sum(part.tokens for part in taken[1])
             self._collate_ahead()
-        return self._collate(*taken) if ahead is None else ahead.result()
+        return ahead.result() if taken is None else self._collate(*taken)
 
     def _work(self) -> None:
         self._start()

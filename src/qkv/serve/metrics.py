@@ -23,23 +23,26 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        here = {"registry": self.registry}
-        self._requests = Counter("qkv_requests", "Requests answered.", ["route", "model", "status"], **here)
-        self._failures = Counter("qkv_failures", "Requests that were not answered.", ["reason"], **here)
-        self._queue_tokens = Gauge("qkv_queue_tokens", "Tokens that wait for a batch.", ["model"], **here)
-        self._batch_tokens = Histogram("qkv_batch_tokens", "Tokens of a batch.", buckets=TOKENS, **here)
-        self._batch_rows = Histogram("qkv_batch_rows", "Rows of a batch.", buckets=ROWS, **here)
+        here = self.registry
+        self._requests = Counter("qkv_requests", "Requests answered.", ["route", "model", "status"], registry=here)
+        self._failures = Counter("qkv_failures", "Requests that were not answered.", ["reason"], registry=here)
+        self._queue_tokens = Gauge("qkv_queue_tokens", "Tokens that wait for a batch.", ["model"], registry=here)
+        self._batch_tokens = Histogram("qkv_batch_tokens", "Tokens of a batch.", buckets=TOKENS, registry=here)
+        self._batch_rows = Histogram("qkv_batch_rows", "Rows of a batch.", buckets=ROWS, registry=here)
         self._request = Histogram(
-            "qkv_request_duration_seconds", "From the request to the end of its response.", buckets=SECONDS, **here
+            "qkv_request_duration_seconds",
+            "From a request to the end of its response.",
+            buckets=SECONDS,
+            registry=here,
         )
         self._queue = Histogram(
-            "qkv_queue_duration_seconds", "From the queue to the first batch.", buckets=SECONDS, **here
+            "qkv_queue_duration_seconds", "From the queue to the first batch.", buckets=SECONDS, registry=here
         )
         self._tokenization = Histogram(
-            "qkv_tokenization_duration_seconds", "Of the texts of a request.", buckets=SECONDS, **here
+            "qkv_tokenization_duration_seconds", "Of the texts of a request.", buckets=SECONDS, registry=here
         )
-        self._inference = Histogram("qkv_inference_duration_seconds", "Of a batch.", buckets=SECONDS, **here)
-        self._info = Info("qkv_model", "A served model.", ["model"], **here)
+        self._inference = Histogram("qkv_inference_duration_seconds", "Of a batch.", buckets=SECONDS, registry=here)
+        self._info = Info("qkv_model", "A served model.", ["model"], registry=here)
         for reason in FAILURES:
             self._failures.labels(reason)
 

@@ -175,6 +175,6 @@ def work_of_rows(runner: Runner, rows: Windowed) -> Work:
     return Work(runner, rows, order, rows.lengths[order])
 
 
-def work_of_items(runner: Runner, items: Sequence[Any], tokens: Sequence[int]) -> Work:
+def work_of_items(runner: Runner, items: Any, tokens: Sequence[int]) -> Work:
     order = longest_first(tokens)
     return Work(runner, items, order, np.asarray(tokens, np.int64)[order])

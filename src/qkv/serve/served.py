@@ -122,10 +122,9 @@ class ServeSettings:
             if value is not None and value < 1:
                 raise InputError(f"--{name.replace('_', '-')} must be 1 or more, not {value}.")
         for name in ("drain_delay", "drain_seconds"):
-            if not 0 <= getattr(self, name) <= 86_400:
-                raise InputError(
-                    f"--{name.replace('_', '-')} must be a number of seconds from 0 to 86400, not {getattr(self, name)}."
-                )
+            value = getattr(self, name)
+            if not 0 <= value <= 86_400:
+                raise InputError(f"--{name.replace('_', '-')} must be 0 to 86400 seconds, not {value}.")
         if self.max_queue_tokens is not None and self.max_queue_tokens < self.batch_tokens:
             raise InputError(
                 f"--max-queue-tokens {self.max_queue_tokens:,} is less than one batch of {self.batch_tokens:,} tokens "
@@ -423,10 +422,7 @@ class Served:
     ) -> list[Translation]:
         """As `Translator.translate`; sentence by sentence (`split`) unless several translations are asked for.
         `decoding`: options of `GenerateConfig` in place of the model's own."""
-        translator = self._translator
-        if translator is None:
-            self.opened.ability(TRANSLATES)
-            raise AssertionError
+        translator = self._need_translator()
         if not len(texts):
             return []
         with self._counting_failures():
@@ -550,6 +546,12 @@ class Served:
             self.opened.ability(HAS_TASK)
         assert self._solver is not None
         return self._solver
+
+    def _need_translator(self) -> Translator:
+        if self._translator is None:
+            self.opened.ability(TRANSLATES)
+        assert self._translator is not None
+        return self._translator
 
     def _need_generator(self) -> Generator:
         if self._generator is None:
@@ -687,7 +689,10 @@ class Models:
 
     @classmethod
     def open(
-        cls, given: Sequence[str], settings: ServeSettings | None = None, watch: Callable[[str], None] = lambda name: None
+        cls,
+        given: Sequence[str],
+        settings: ServeSettings | None = None,
+        watch: Callable[[str], None] = lambda name: None,
     ) -> "Models":
         """Open models, each MODEL or NAME=MODEL; `watch` is called with the name of each before."""
         named: dict[str, str] = {}
@@ -741,7 +746,9 @@ class Models:
             if task in served.tasks:
                 return served
         known = dict.fromkeys(task for served in self for task in served.tasks)
-        raise InputError(f"No model here does '{task:.80}'.{did_you_mean(task[:80], known)} Served: {', '.join(known)}.")
+        raise InputError(
+            f"No model here does '{task:.80}'.{did_you_mean(task[:80], known)} Served: {', '.join(known)}."
+        )
 
     @property
     def is_computing(self) -> bool:

@@ -27,8 +27,7 @@ from qkv.tasks.transfer import VECTORS, TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.unknown import UnknownCounter, UnknownFacts
 
-
-E = TypeVar("E", bound=Example)
+_E = TypeVar("_E", bound=Example)
 
 
 class Vectors:
@@ -134,9 +133,7 @@ def infer(
 
 
 @torch.inference_mode()
-def score_batch(
-    model: TaskModel, batch: Batch, device: torch.device, precision: torch.dtype | None = None
-) -> Scores:
+def score_batch(model: TaskModel, batch: Batch, device: torch.device, precision: torch.dtype | None = None) -> Scores:
     """(R, L) or (N, L) of the rows of a batch; the model is in eval mode."""
     with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
         scores = model.scores(batch.to(device, non_blocking=True))
@@ -187,7 +184,7 @@ class Solver:
         """(R, L) or (N, L) of the rows of a batch, which may be those of several lists of examples."""
         return score_batch(self.model, batch, self.device, self.precision)
 
-    def shorten(self, example: E) -> E:
+    def shorten(self, example: _E) -> _E:
         """The example, cut at the end of its text so that it fits one window; of a text pair the longer side is cut,
         and at last both. Callers report it: by default long texts are windowed, never cut."""
         sides = ("text", "pair") if example.fields.keys() >= {"pair"} and example.beside is not None else ("text",)
