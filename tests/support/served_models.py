@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +13,7 @@ from starlette.types import ASGIApp, Message
 from qkv.models.bert.folder import save
 from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.serve.app import Access, build_app
-from qkv.serve.conventions import convention_of
-from qkv.serve.routes import build_routes
-from qkv.serve.routes.operation import OPEN_PATHS
+from qkv.serve.routes import build_models_app
 from qkv.serve.served import Models, ServeSettings
 from qkv.text.subwords import train_subwords
 from tests.support.folders import make_folder, make_model, make_tokenizer, randomise
@@ -92,12 +90,9 @@ class Got(NamedTuple):
 class AppClient:
     """Asks the app without a socket."""
 
-    def __init__(self, models: Models, **access: Any) -> None:
-        token = access.pop("token", None)
+    def __init__(self, models: Models, token: str | None = None, **settings: Any) -> None:
         self.models = models
-        self.app: ASGIApp = build_app(
-            build_routes(models, models.settings), Access(token, open_paths=OPEN_PATHS, **access), convention_of
-        )
+        self.app: ASGIApp = build_models_app(models, replace(models.settings, **settings), token, "qkv")
 
     def post(self, path: str, body: Any, **headers: str) -> Got:
         raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()

@@ -134,6 +134,10 @@ class Fields:
     def maybe_text(self, name: str) -> str | None:
         return self.text(name) if name in self._fields else self.raw(name)
 
+    def string(self, name: str, default: str = "") -> str:
+        """A text that may be empty or missing."""
+        return self.text(name, blank=True) if name in self._fields else str(self.raw(name) or default)
+
     def texts(self, name: str, *, blank: bool = False) -> list[str]:
         """A required list of texts, one or more; one text alone is a list of it."""
         found = self.raw(name, "a text or a list of texts")

@@ -36,6 +36,7 @@ from qkv.serve.routes.vectors import (
     read_dimensions,
     read_inputs,
     reply_vectors,
+    tokenize,
 )
 from qkv.serve.routes.writing import Completion, Writing, read_seed, stream, write
 from qkv.serve.served import Models, Served, ServeSettings
@@ -220,7 +221,7 @@ async def _tag(exchange: Exchange, served: Served, parameters: Fields) -> Respon
     fields.done()
     results: list[TagResult] = await served.predict(texts, exchange.call, truncate=truncate)
     if strategy == "none":
-        encoded = served.tokenize(texts, special=True)
+        encoded = tokenize(served, texts, special=True)
         found = [_write_pieces(*one) for one in zip(results, encoded, texts, strict=True)]
     else:
         found = [_write_entities(one) for one in results]
@@ -308,8 +309,8 @@ async def _choose(exchange: Exchange, served: Served, parameters: Fields) -> Res
         choices = one.raw("choices", "a list of two or more texts")
         if not isinstance(choices, list) or len(choices) < 2:
             raise one.wrong("choices", "a list of two or more texts")
-        text = one.maybe_text("text") or one.maybe_text("context") or ""  # as question-answering calls it
-        question = one.maybe_text("question") or ""
+        text = one.string("text") or one.string("context")  # as question-answering calls it
+        question = one.string("question")
         inputs.append({"text": text, "question": question, "choices": require_texts(choices, one.name("choices"))})
         one.done()
     truncate = _read_truncate(parameters)

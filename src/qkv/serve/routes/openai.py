@@ -17,7 +17,15 @@ from starlette.routing import Route
 
 from qkv.serve.fields import FieldError, Fields, is_ids
 from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list, reply_stream, to_json
-from qkv.serve.routes.vectors import ENCODING_FORMATS, embed, read_dimensions, read_inputs, write_vector
+from qkv.serve.routes.vectors import (
+    ENCODING_FORMATS,
+    decode,
+    embed,
+    read_dimensions,
+    read_inputs,
+    tokenize,
+    write_vector,
+)
 from qkv.serve.routes.writing import Completion, Writing, read_seed, stream, write
 from qkv.serve.served import Models, Served, ServeSettings
 
@@ -122,8 +130,8 @@ def _read_prompts(fields: Fields, served: Served) -> list[str]:
     rows = [found] if is_ids(found) else found
     if not isinstance(rows, list) or not rows or not all(map(is_ids, rows)):
         raise fields.wrong("prompt", "a text, a list of texts, or token ids")
-    texts = served.decode(rows, skip_special=False)
-    for number, (row, one) in enumerate(zip(rows, served.tokenize(texts, special=False), strict=True)):
+    texts = decode(served, rows, "prompt", skip_special=False)
+    for number, (row, one) in enumerate(zip(rows, tokenize(served, texts, special=False), strict=True)):
         if one.ids != row:
             name = f"prompt[{number}]" if rows is found else "prompt"
             message = f"The token ids of '{name}' are not what the model makes of a text. Send the text instead."

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from qkv.errors import InputError
 from qkv.serve.fields import FieldError, Fields, require_text
 from qkv.serve.routes.exchange import Exchange, endpoint, reply
-from qkv.serve.routes.vectors import cosines
+from qkv.serve.routes.vectors import cosines, tokenize
 from qkv.serve.served import Models, Served, ServeSettings
 from qkv.tasks.classify import Classification, PredictedLabels
 
@@ -74,7 +74,7 @@ def _read_documents(fields: Fields) -> list[str]:
 def _shorten(exchange: Exchange, served: Served, texts: Sequence[str], most: int) -> list[str]:
     """Each text up to its `most`th token."""
     found = []
-    for text, encoded in zip(texts, served.tokenize(texts, special=False), strict=True):
+    for text, encoded in zip(texts, tokenize(served, texts, special=False), strict=True):
         cut = len(encoded.ids) > most
         exchange.call.truncated |= cut
         found.append(text[: encoded.offsets[most - 1][1]] if cut else text)

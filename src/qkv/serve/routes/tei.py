@@ -15,7 +15,15 @@ from qkv.serve.fields import FieldError, is_ids, require_text, require_texts
 from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list
 from qkv.serve.routes.huggingface import label_scores, list_labels
 from qkv.serve.routes.rerank import choose_reranker, rerank, score
-from qkv.serve.routes.vectors import cosines, embed, read_dimensions, read_inputs, reply_vectors
+from qkv.serve.routes.vectors import (
+    cosines,
+    decode,
+    embed,
+    read_dimensions,
+    read_inputs,
+    reply_vectors,
+    tokenize,
+)
 from qkv.serve.served import Models, ServeSettings
 
 DIRECTIONS = ("right", "left", "Right", "Left")
@@ -152,7 +160,7 @@ async def _tokenize(exchange: Exchange) -> Response:
             for id, token, (start, end) in zip(one.ids, one.tokens, one.offsets, strict=True)
         ]
 
-    found = served.tokenize(texts, special=special)
+    found = tokenize(served, texts, special)
     return reply_list(range(len(texts)), write_one, 5 * max(len(one.ids) for one in found))
 
 
@@ -171,7 +179,7 @@ async def _decode(exchange: Exchange) -> Response:
         raise fields.wrong("ids", "a list of token ids, or of such lists")
     skip = fields.flag("skip_special_tokens", True)
     fields.done()
-    return reply(served.decode(rows, skip_special=skip))
+    return reply(decode(served, rows, "ids", skip))
 
 
 async def _show(exchange: Exchange) -> Response:

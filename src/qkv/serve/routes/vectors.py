@@ -1,4 +1,4 @@
-"""What the routes about vectors share: texts or token ids as input, fewer dimensions, cosines, and vectors as JSON.
+"""What the routes about vectors share: texts or token ids as input, tokens, fewer dimensions, cosines, vectors as JSON.
 
 Shapes: E texts, D numbers of a vector.
 """
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from starlette.responses import Response
 
 from qkv.api.embedder import Embeddings, scale_to_unit
+from qkv.errors import InputError
 from qkv.serve.fields import FieldError, Fields, is_ids, require_texts
 from qkv.serve.routes.exchange import Exchange, reply_list
 from qkv.serve.served import Served
+from qkv.text.tokenizer import Encoded, Tokenizer
 
 Vectors = NDArray[np.float32]
 ENCODING_FORMATS = ("float", "base64")
@@ -33,6 +35,27 @@ def read_inputs(fields: Fields, name: str) -> list[str] | list[list[int]]:
                 raise FieldError(kind, f"'{where}' is not a list of token ids, whole numbers from 0.", where)
         return found
     return require_texts(found, fields.name(name))
+
+
+def tokenize(served: Served, texts: Sequence[str], special: bool) -> list[Encoded]:
+    """The tokens of texts, if the model has a tokenizer of ours."""
+    _need_tokenizer(served)
+    return served.tokenize(texts, special=special)
+
+
+def decode(served: Served, rows: Sequence[Sequence[int]], name: str, skip_special: bool) -> list[str]:
+    """The texts of token ids; `name` is what messages call them."""
+    size = _need_tokenizer(served).size
+    if (wrong := next((one for row in rows for one in row if one >= size), None)) is not None:
+        raise FieldError("range", f"'{name}' has the token {wrong}; {served.name} has the tokens 0 … {size - 1}.", name)
+    return served.decode(rows, skip_special=skip_special)
+
+
+def _need_tokenizer(served: Served) -> Tokenizer:
+    found = served.opened.tokenizer
+    if not isinstance(found, Tokenizer):
+        raise InputError(f"The tokens of {served.name} cannot be asked for: it has two vocabularies of its own.")
+    return found
 
 
 def read_dimensions(fields: Fields, served: Served) -> int | None:
