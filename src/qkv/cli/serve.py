@@ -186,11 +186,11 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
 
 
 def build_server_app(
-    models: "Models", settings: "ServeSettings", token: str | None, cookie: str, look: "Worker"
+    models: "Models", settings: "ServeSettings", token: str | None, cookie: str, look: "Worker | None" = None
 ) -> "ASGIApp":
-    """The ASGI app of these models, the pages / and /docs, and that of `qkv look` at /look/, which loads a model of
-    its own when it is first looked at."""
-    from starlette.routing import Mount
+    """The ASGI app of these models, with the pages / and /docs. With a worker for it also that of `qkv look` at /look/,
+    which loads a model of its own when it is first looked at."""
+    from starlette.routing import BaseRoute, Mount
 
     from qkv.look.api import Api
     from qkv.look.page import page_routes
@@ -199,8 +199,10 @@ def build_server_app(
     from qkv.serve.journal import Journal, write_log
     from qkv.serve.routes import build_models_app
 
-    shown = Api([Subject(served.name, served.facts, threads=1) for served in models])
-    others = [*routes(), Mount("/look", routes=page_routes(shown, look))]
+    others: list[BaseRoute] = [*routes()]
+    if look is not None:
+        shown = Api([Subject(served.name, served.facts, threads=1) for served in models])
+        others.append(Mount("/look", routes=page_routes(shown, look)))
     app = build_models_app(models, settings, token, cookie, others)
     return Journal(app, models, settings.max_body, write_log if settings.access_log else None)
 

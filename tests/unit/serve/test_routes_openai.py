@@ -153,7 +153,7 @@ def test_models(client: AppClient) -> None:
         ("completions", {"prompt": "a", "stop": ["a"] * 5}, "stop", "4 at most"),
         ("completions", {"prompt": {}}, "prompt", "token ids"),
         ("completions", {"prompt": [TOKENS.index("##s")]}, "prompt", "Send the text"),
-        ("completions", {"prompt": "a", "max_tokens": 9000}, None, "room"),
+        ("completions", {"prompt": "a", "max_tokens": 9000}, None, "Set max_tokens to"),
     ],
 )
 def test_refusals(client: AppClient, path: str, body: dict[str, Any], param: str | None, words: str) -> None:

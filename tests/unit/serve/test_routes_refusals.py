@@ -1,4 +1,4 @@
-"""Refusals in the convention of each family, whoever refuses: guard, body, fields, queue; and pages of other origins."""
+"""Refusals in the convention of each family, whoever refuses (guard, body, fields, queue); pages of other origins."""
 
 import json
 from typing import Any

@@ -104,8 +104,19 @@ def test_tokens_there_and_back(client: AppClient) -> None:
     assert client.post("/decode", {"ids": [ids, ids[:2]], "skip_special_tokens": False}).json[1] == "[CLS] the"
 
 
+def test_more_tokens_than_the_server_takes(client: AppClient) -> None:
+    for text in ("a " * 140_000, "a " * 1_000_000):
+        got = client.post("/tokenize", {"inputs": text})
+        assert got.status == 422 and "131,072 tokens" in got.json["error"]
+    assert len(client.post("/tokenize", {"inputs": "a " * 9000}).json[0]) == 9002
+
+
 def test_info(client: AppClient) -> None:
     info = client.get("/info").json
+    assert info["model_type"] == {"embedding": {"pooling": "mean"}} and info["auto_truncate"] is False
+    assert info["max_client_batch_size"] * info["max_input_length"] <= info["max_queue_tokens"]
+    labels = client.get("/info?model=topics").json["model_type"]["classifier"]
+    assert labels == {"id2label": {"0": "animal", "1": "place"}, "label2id": {"animal": 0, "place": 1}}
     assert info["model_id"] == "mini" and info["max_input_length"] == 64 and "topics" in info["models"]
     assert client.get("/info?model=gpt").json["model_id"] == "gpt"
 

@@ -11,14 +11,17 @@ x-qkv-windows and x-qkv-truncated. `scope["qkv"]` has the route, the model, toke
 the metrics.
 """
 
+import asyncio
 import json
 import math
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -26,6 +29,7 @@ from qkv.errors import InputError
 from qkv.serve.app import RefusedError, read_body
 from qkv.serve.conventions import Refused, convention_of
 from qkv.serve.fields import BodyError, FieldError, Fields, parse_json
+from qkv.serve.journal import CLIENT_LEFT
 from qkv.serve.served import (
     Call,
     Models,
@@ -52,6 +56,7 @@ class Exchange:
         self.call = Call(request.receive)
         self.fields = Fields({})
         self.served: Served | None = None
+        self.names: Mapping[str, str] = {}  # of the library's options, as the client calls them; for messages
         self.log: dict[str, Any] = request.scope.setdefault("qkv", {})
         self.log["route"] = route
         self.began = time.perf_counter()
@@ -71,6 +76,8 @@ class Exchange:
         message, convention = str(error), self.convention
         if self.served is not None:  # messages of the library name the folder
             message = message.replace(str(self.served.facts.path), self.served.name)
+        if self.names and isinstance(error, InputError) and not isinstance(error, FieldError):
+            message = re.sub(r"\b\w+\b", lambda found: self.names.get(found[0], found[0]), message)
         if isinstance(error, OverloadedError):
             seconds = max(1.0, error.retry_after)
             headers = {"Retry-After": str(math.ceil(seconds)), "Retry-After-Ms": str(math.ceil(1000 * seconds))}
@@ -136,6 +143,9 @@ def endpoint(
             response = await handle(exchange)
         except Refusable as error:
             raise exchange.refusal(error) from error
+        except ClientDisconnect:
+            exchange.log["status"] = CLIENT_LEFT
+            raise
         finally:
             exchange.finish()
         if exchange.served is not None and method == "POST":
@@ -144,6 +154,18 @@ def endpoint(
         return response
 
     return Route(path, answer, methods=[method])
+
+
+SMALL_REQUEST = 4_000
+"""Characters up to which texts are tokenized in the event loop: less than a switch of threads costs."""
+_pool = ThreadPoolExecutor(1, thread_name_prefix="tokens")
+
+
+async def work_aside(characters: int, work: Callable[[], _Item]) -> _Item:
+    """The result of tokenizing or the like; of large requests in a thread, so that others are served meanwhile."""
+    if characters <= SMALL_REQUEST:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_pool, work)
 
 
 # --- Answers

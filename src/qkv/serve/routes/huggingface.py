@@ -18,6 +18,7 @@ Where the task leaves a choice:
 A parameter that would change the answer and is not supported is refused.
 """
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,8 +63,7 @@ def routes(models: Models, settings: ServeSettings) -> list[Route]:
     async def show(exchange: Exchange) -> Response:
         served = exchange.models[exchange.request.path_params["name"]]
         exchange.log["model"] = served.name
-        about = {"id": served.name, "object": "model", "created": 0, "owned_by": "qkv", "name": served.name}
-        return reply(about | served.info)
+        return reply(describe_served(served) | {"name": served.name} | served.info)
 
     async def show_health(exchange: Exchange) -> Response:
         served = exchange.models[exchange.request.path_params["name"]]
@@ -81,6 +81,23 @@ def routes(models: Models, settings: ServeSettings) -> list[Route]:
         endpoint("/models/{name:path}", show, models, settings, method="GET"),
         endpoint("/", answer_model, models, settings),
     ]
+
+
+STARTED = int(time.time())
+NAMES = {
+    "beams": "num_beams",
+    "n_best": "num_return_sequences",
+    "sample": "do_sample",
+    "max_length": "max_new_tokens",
+    "min_length": "min_new_tokens",
+    "no_repeat": "no_repeat_ngram_size",
+}
+"""What these clients call the options of decoding."""
+
+
+def describe_served(served: Served) -> dict[str, Any]:
+    """A model as lists of models have it."""
+    return {"id": served.name, "object": "model", "created": STARTED, "owned_by": "qkv"}
 
 
 async def _answer(exchange: Exchange, name: str | None, task: str | None) -> Response:
@@ -140,14 +157,23 @@ async def _classify(exchange: Exchange, served: Served, parameters: Fields) -> R
     function = parameters.choice("function_to_apply", ("sigmoid", "softmax", "none"), None)
     truncate = _read_truncate(parameters)
     fields.done()
-    if function is not None:
-        scores = await served.scores(inputs, exchange.call, truncate=truncate)
-        found = [label_scores(served, row, function) for row in scores]
-    else:
-        results = await served.predict(inputs, exchange.call, truncate=truncate)
-        found = [list_labels(served, one) for one in results]
+    results, write = await classify(exchange, served, inputs, function, truncate)
     # one text, too, is answered by a list of lists: the client takes the first
-    return reply_list(found, lambda one: one[:top_k], 4 * max(map(len, found)))
+    return reply_list(results, lambda one: write(one)[:top_k], 4 * len(write(results[0])))
+
+
+Labelled = list[dict[str, Any]]
+
+
+async def classify(
+    exchange: Exchange, served: Served, inputs: Sequence[Any], function: str | None, truncate: bool
+) -> tuple[Sequence[Any], Callable[[Any], Labelled]]:
+    """The results, and what writes the labels of one; with a function, of the raw scores."""
+    if function is None:
+        results = await served.predict(inputs, exchange.call, truncate=truncate)
+        return results, lambda one: list_labels(served, one)
+    scores = await served.scores(inputs, exchange.call, truncate=truncate)
+    return list(scores), lambda row: label_scores(served, row, function)
 
 
 def _read_texts_or_pairs(fields: Fields) -> list[Any]:
@@ -177,7 +203,7 @@ def _read_text_or_pair(one: Any, where: str) -> Any:
     return require_text(one, where)
 
 
-def list_labels(served: Served, result: Any) -> list[dict[str, Any]]:
+def list_labels(served: Served, result: Any) -> Labelled:
     """The labels of a text, most probable first, as `Model.predict` has them."""
     if isinstance(result, Classification):
         return [
@@ -196,7 +222,7 @@ def label_names(served: Served, number: int) -> list[str]:
     return names if len(names) == number else [f"LABEL_{at}" for at in range(number)]
 
 
-def label_scores(served: Served, scores: Any, function: str) -> list[dict[str, Any]]:
+def label_scores(served: Served, scores: Any, function: str) -> Labelled:
     """Raw scores (L,) or a function of them, largest first."""
     values = np.asarray(scores, np.float64)
     if function == "softmax":
@@ -220,13 +246,14 @@ async def _tag(exchange: Exchange, served: Served, parameters: Fields) -> Respon
     truncate = _read_truncate(parameters)
     fields.done()
     results: list[TagResult] = await served.predict(texts, exchange.call, truncate=truncate)
-    if strategy == "none":
-        encoded = tokenize(served, texts, special=True)
-        found = [_write_pieces(*one) for one in zip(results, encoded, texts, strict=True)]
-    else:
-        found = [_write_entities(one) for one in results]
+    encoded = await tokenize(exchange, served, texts, True) if strategy == "none" else []
     key = "entity" if strategy == "none" else "entity_group"
-    return _reply_each(found, lambda listed: [one for one in listed if one[key] not in ignored], many, 32)
+
+    def write_one(at: int) -> Labelled:
+        found = _write_pieces(results[at], encoded[at], texts[at]) if encoded else _write_entities(results[at])
+        return [one for one in found if one[key] not in ignored]
+
+    return _reply_each(range(len(results)), write_one, many, 32)
 
 
 def _write_entities(result: TagResult) -> list[dict[str, Any]]:
@@ -274,8 +301,12 @@ async def _answer_questions(exchange: Exchange, served: Served, parameters: Fiel
     truncate = _read_truncate(parameters)
     fields.done()
     results: list[AnswerResult] = await served.predict(pairs, exchange.call, truncate=truncate)
-    found = [write_answers(one, top_k, may_be_nothing is not False) for one in results]
-    return _reply_each(found, lambda listed: listed[0] if top_k == 1 else listed, many, 8 * top_k)
+
+    def write_one(result: AnswerResult) -> Any:
+        found = write_answers(result, top_k, may_be_nothing is not False)
+        return found[0] if top_k == 1 else found
+
+    return _reply_each(results, write_one, many, 8 * top_k)
 
 
 def write_answers(result: AnswerResult, most: int, may_be_nothing: bool) -> list[dict[str, Any]]:
@@ -424,7 +455,7 @@ async def _translate(exchange: Exchange, served: Served, parameters: Fields) -> 
         inner.ignore(name)
         options[NAMES_ELSEWHERE.get(name, name)] = value
     fields.done()
-    n_best = options.pop("n_best", 1)
+    n_best, exchange.names = options.pop("n_best", 1), NAMES
     found = await served.translate(texts, exchange.call, n_best=n_best, split=n_best == 1, **options)
 
     def write_one(one: Any) -> Any:
@@ -501,7 +532,7 @@ async def _generate(exchange: Exchange, served: Served, parameters: Fields) -> R
     prompts, many = fields.texts("inputs", blank=True), isinstance(fields.raw("inputs"), list)
     whole = parameters.flag("return_full_text", False)
     details = parameters.flag("details", False)
-    how = _read_writing(parameters)
+    how, exchange.names = _read_writing(parameters), NAMES
     streamed = fields.flag("stream", False)
     fields.done()
     if streamed:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from qkv.serve.fields import FieldError, Fields, is_ids
 from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list, reply_stream, to_json
+from qkv.serve.routes.huggingface import describe_served
 from qkv.serve.routes.vectors import (
     ENCODING_FORMATS,
     decode,
@@ -32,6 +33,7 @@ from qkv.serve.served import Models, Served, ServeSettings
 DEFAULT_TOKENS = 16
 MOST_CHOICES = 64
 MOST_STOPS = 4
+NAMES = {"max_length": "max_tokens", "n_best": "n"}
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 
 
@@ -49,7 +51,7 @@ def routes(models: Models, settings: ServeSettings) -> list[Route]:
 
 
 def _describe(served: Served) -> dict[str, Any]:
-    return {"id": served.name, "object": "model", "created": 0, "owned_by": "qkv", "tasks": list(served.tasks)}
+    return describe_served(served) | {"tasks": list(served.tasks)}
 
 
 async def _list_models(exchange: Exchange) -> Response:
@@ -96,7 +98,8 @@ async def _embed(exchange: Exchange) -> Response:
 async def _complete(exchange: Exchange) -> Response:
     fields = exchange.fields
     served = exchange.use("text-generation", fields.maybe_text("model"))
-    prompts = _read_prompts(fields, served)
+    exchange.names = NAMES
+    prompts = await _read_prompts(exchange, served)
     how, echo = _read_writing(fields), fields.flag("echo", False)
     streamed = fields.flag("stream", False)
     with_usage = fields.inside("stream_options").flag("include_usage", False)
@@ -121,7 +124,8 @@ async def _complete(exchange: Exchange) -> Response:
     return reply(begin | {"choices": choices, "usage": usage})
 
 
-def _read_prompts(fields: Fields, served: Served) -> list[str]:
+async def _read_prompts(exchange: Exchange, served: Served) -> list[str]:
+    fields = exchange.fields
     found = fields.raw("prompt")
     if found is None:
         return [""]
@@ -131,7 +135,7 @@ def _read_prompts(fields: Fields, served: Served) -> list[str]:
     if not isinstance(rows, list) or not rows or not all(map(is_ids, rows)):
         raise fields.wrong("prompt", "a text, a list of texts, or token ids")
     texts = decode(served, rows, "prompt", skip_special=False)
-    for number, (row, one) in enumerate(zip(rows, tokenize(served, texts, special=False), strict=True)):
+    for number, (row, one) in enumerate(zip(rows, await tokenize(exchange, served, texts, False), strict=True)):
         if one.ids != row:
             name = f"prompt[{number}]" if rows is found else "prompt"
             message = f"The token ids of '{name}' are not what the model makes of a text. Send the text instead."

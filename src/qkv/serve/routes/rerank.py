@@ -44,7 +44,7 @@ async def rerank(exchange: Exchange) -> Response:
     fields.refuse("max_chunks_per_doc", "a document is read whole. Leave it out.")
     fields.ignore("priority", "user")
     fields.done()
-    read = documents if most is None else _shorten(exchange, served, documents, most)
+    read = documents if most is None else await _shorten(exchange, served, documents, most)
     scores = await score(exchange, served, query, read, truncate=truncate)
     order = np.argsort(-scores, kind="stable")[:top_n].tolist()
     results = [
@@ -71,10 +71,10 @@ def _read_documents(fields: Fields) -> list[str]:
     return [require_text(one, f"documents[{at}]") for at, one in enumerate(texts)]
 
 
-def _shorten(exchange: Exchange, served: Served, texts: Sequence[str], most: int) -> list[str]:
+async def _shorten(exchange: Exchange, served: Served, texts: Sequence[str], most: int) -> list[str]:
     """Each text up to its `most`th token."""
     found = []
-    for text, encoded in zip(texts, tokenize(served, texts, special=False), strict=True):
+    for text, encoded in zip(texts, await tokenize(exchange, served, texts, False), strict=True):
         cut = len(encoded.ids) > most
         exchange.call.truncated |= cut
         found.append(text[: encoded.offsets[most - 1][1]] if cut else text)

@@ -10,10 +10,12 @@ import numpy as np
 from starlette.responses import Response
 from starlette.routing import Route
 
+from qkv.models.folders.own import own_version
 from qkv.serve.conventions import JINA
 from qkv.serve.fields import FieldError, is_ids, require_text, require_texts
+from qkv.serve.listen import ManyConnections
 from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list
-from qkv.serve.routes.huggingface import label_scores, list_labels
+from qkv.serve.routes.huggingface import classify
 from qkv.serve.routes.rerank import choose_reranker, rerank, score
 from qkv.serve.routes.vectors import (
     cosines,
@@ -92,13 +94,9 @@ async def _predict(exchange: Exchange) -> Response:
     raw = fields.flag("raw_scores", False)
     fields.refuse("truncation_direction", "it cuts at the right.", "right", "Right")
     fields.done()
-    if raw:
-        scores = await served.scores(inputs, exchange.call, truncate=truncate)
-        found = [label_scores(served, row, "none") for row in scores]
-    else:
-        results = await served.predict(inputs, exchange.call, truncate=truncate)
-        found = [list_labels(served, one) for one in results]
-    return reply_list(found, lambda one: one, 4 * max(map(len, found))) if is_batch else reply(found[0])
+    results, write = await classify(exchange, served, inputs, "none" if raw else None, truncate)
+    first = write(results[0])
+    return reply_list(results, write, 4 * len(first)) if is_batch else reply(first)
 
 
 def _read_sequence(one: Any, where: str) -> Any:
@@ -160,7 +158,7 @@ async def _tokenize(exchange: Exchange) -> Response:
             for id, token, (start, end) in zip(one.ids, one.tokens, one.offsets, strict=True)
         ]
 
-    found = tokenize(served, texts, special)
+    found = await tokenize(exchange, served, texts, special)
     return reply_list(range(len(texts)), write_one, 5 * max(len(one.ids) for one in found))
 
 
@@ -186,4 +184,24 @@ async def _show(exchange: Exchange) -> Response:
     """The first model; all are at /v1/models."""
     name = exchange.request.query_params.get("model")
     served = next(iter(exchange.models)) if name is None else exchange.models[name]
-    return reply(served.info | {"models": [one.name for one in exchange.models]})
+    models, info = exchange.models, served.info
+    kind: dict[str, Any] = {"embedding": {"pooling": info.get("pooling")}}
+    if served.tasks[0] == "text-classification":
+        ids = {str(number): label for number, label in enumerate(info["labels"])}
+        labels = {"id2label": ids, "label2id": {label: int(number) for number, label in ids.items()}}
+        kind = {"reranker" if served.is_reranker else "classifier": labels}
+    queue = models.settings.queue_tokens
+    theirs = {
+        "model_sha": None,
+        "model_dtype": "float32",
+        "model_type": kind,
+        "max_concurrent_requests": ManyConnections.most_connections,
+        "max_batch_tokens": models.settings.batch_tokens,
+        "max_batch_requests": None,
+        "max_client_batch_size": max(1, queue // served.max_length),  # of the longest texts
+        "max_queue_tokens": queue,
+        "auto_truncate": False,
+        "tokenization_workers": 1,
+        "version": own_version(),
+    }
+    return reply(info | theirs | {"models": list(models.names)})

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from qkv.api.embedder import Embeddings, scale_to_unit
 from qkv.errors import InputError
 from qkv.serve.fields import FieldError, Fields, is_ids, require_texts
-from qkv.serve.routes.exchange import Exchange, reply_list
+from qkv.serve.routes.exchange import Exchange, reply_list, work_aside
 from qkv.serve.served import Served
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -37,10 +37,23 @@ def read_inputs(fields: Fields, name: str) -> list[str] | list[list[int]]:
     return require_texts(found, fields.name(name))
 
 
-def tokenize(served: Served, texts: Sequence[str], special: bool) -> list[Encoded]:
-    """The tokens of texts, if the model has a tokenizer of ours."""
+CHARACTERS_PER_TOKEN = 8
+"""More than texts have; a request with more characters than that is refused before it is tokenized."""
+
+
+async def tokenize(exchange: Exchange, served: Served, texts: Sequence[str], special: bool) -> list[Encoded]:
+    """The tokens of texts, if the model has a tokenizer of ours; as many as the queue would hold."""
     _need_tokenizer(served)
-    return served.tokenize(texts, special=special)
+    most, n_characters = exchange.models.settings.queue_tokens, sum(map(len, texts))
+    found: list[Encoded] = []
+    if n_characters <= CHARACTERS_PER_TOKEN * most:
+        found = await work_aside(n_characters, lambda: served.tokenize(texts, special=special))
+    if not found or sum(len(one.ids) for one in found) > most:
+        raise InputError(
+            f"The request has more than {most:,} tokens, the limit of this server (--max-queue-tokens). Send fewer or "
+            "shorter texts in one request."
+        )
+    return found
 
 
 def decode(served: Served, rows: Sequence[Sequence[int]], name: str, skip_special: bool) -> list[str]:
