@@ -41,18 +41,21 @@ TRIED = {
 
 
 def build_server(models: "Models", token: str | None = None) -> "Server":
+    """As `qkv serve` builds it."""
+    from qkv.cli.serve import build_server_app
     from qkv.serve.app import Worker
-    from qkv.serve.front.front import routes
     from qkv.serve.listen import Server
-    from qkv.serve.routes import build_routes
 
-    return Server(build_routes(models, models.settings, routes()), Worker(), token=token)
+    worker, settings = Worker(), models.settings
+    return Server(
+        (), worker, token=token, make_app=lambda word, cookie: build_server_app(models, settings, word, cookie, worker)
+    )
 
 
 @pytest.fixture(scope="module")
 def models(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Models]":
     folders = make_served_folders(tmp_path_factory.mktemp("served"))
-    with open_served(folders) as opened:
+    with open_served(folders, access_log=False) as opened:
         yield opened
 
 
@@ -309,6 +312,14 @@ def test_the_api_is_listed_and_can_be_tried(front: Front, lang: str) -> None:
     assert json.loads(node.locator("code").inner_text())
     node.locator("textarea").fill("{")
     assert "JSON" in node.locator(".note").inner_text()
+
+
+def test_the_page_of_look_shows_the_same_models(front: Front) -> None:
+    front.open("#model=mini")
+    front.page.locator(".links a[href='look/']").click()
+    front.page.wait_for_selector('[data-view="attention"][data-ready="1"]')
+    options = front.page.locator(".chooser select").first.locator("option").all_inner_texts()
+    assert options[0].startswith("mini") and len(options) == len(TRIED)
 
 
 def test_files_of_the_page_and_no_others(server: "Server") -> None:

@@ -15,6 +15,7 @@ from qkv.text.messages import write
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from qkv.serve.app import Worker
     from qkv.serve.listen import Server
     from qkv.serve.served import Models, ServeSettings
 
@@ -56,7 +57,14 @@ def serve_models(
         ),
     ] = None,
     token: Annotated[
-        str | None, typer.Option("--token", metavar="WORD", help="Access token; generated when --host is not local.")
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="WORD",
+            envvar="QKV_TOKEN",
+            show_envvar=False,
+            help="Access token (default: QKV_TOKEN); generated when --host is not local.",
+        ),
     ] = None,
     threads: ThreadsOption = None,
     precision: Annotated[
@@ -146,9 +154,11 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
     """Warm the models up and serve them until a signal."""
     import asyncio
 
+    from qkv.serve.app import Worker
     from qkv.serve.listen import Drain, ManyConnections, listen
 
     asyncio.run(models.warm_up())
+    look = Worker()  # computes for the page of `qkv look`
 
     def start_draining() -> None:
         if not models.draining:
@@ -158,12 +168,12 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
     drain = Drain(start_draining, _leave, settings.drain_delay, settings.drain_seconds)
     with listen(
         (),
-        None,
+        look,
         settings.host,
         settings.port,
         settings.token,
         DEFAULT_PORT,
-        make_app=lambda token, cookie: build_server_app(models, settings, token, cookie),
+        make_app=lambda token, cookie: build_server_app(models, settings, token, cookie, look),
         drain=drain,
         connection=ManyConnections,
     ) as server:
@@ -171,22 +181,29 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
         server.run()
     is_done = models.close(0.5)
     sys.stdout.flush()
-    if not is_done:  # requests that took too long: their thread would crash at interpreter shutdown
+    if not is_done or look.is_working():  # what took too long: its thread would crash at interpreter shutdown
         _leave(0)
 
 
-def build_server_app(models: "Models", settings: "ServeSettings", token: str | None, cookie: str) -> "ASGIApp":
-    """The ASGI app of these models: their routes, the pages / and /docs, and the page of `qkv look` at /look/."""
-    from starlette.routing import Mount
+def build_server_app(
+    models: "Models", settings: "ServeSettings", token: str | None, cookie: str, look: "Worker | None" = None
+) -> "ASGIApp":
+    """The ASGI app of these models, with the pages / and /docs. With a worker for it also that of `qkv look` at /look/,
+    which loads a model of its own when it is first looked at."""
+    from starlette.routing import BaseRoute, Mount
 
+    from qkv.look.api import Api
     from qkv.look.page import page_routes
-    from qkv.look.served import GatedWorker, look_at
+    from qkv.look.subject import Subject
     from qkv.serve.front.front import routes
     from qkv.serve.journal import Journal, write_log
     from qkv.serve.routes import build_models_app
 
-    look = Mount("/look", routes=list(page_routes(look_at(models), GatedWorker(models.gate))))
-    app = build_models_app(models, settings, token, cookie, [*routes(), look])
+    others: list[BaseRoute] = [*routes()]
+    if look is not None:
+        shown = Api([Subject(served.name, served.facts, threads=1) for served in models])
+        others.append(Mount("/look", routes=page_routes(shown, look)))
+    app = build_models_app(models, settings, token, cookie, others)
     return Journal(app, models, settings.max_body, write_log if settings.access_log else None)
 
 

@@ -23,11 +23,12 @@ let under = null; // AbortController of the request under way
 
 const rail = h("nav", { class: "rail" });
 const head = h("header", { class: "head" });
-const asking = h("form", { class: "asking", id: "asking", on: { submit: event => { event.preventDefault(); under ? under.abort() : ask(); } } });
+const asking = h("form", { class: "asking", id: "asking", on: { submit: event => { event.preventDefault(); isWriting() ? under.abort() : ask(); } } });
 const answered = h("section", { class: "answered", "aria-live": "polite" });
 const box = codebox();
 const stage = h("main", { class: "stage" }, h("div", { class: "try" }, asking, answered), box.root);
 
+const isWriting = () => under !== null && last?.live; // a stream, which can be stopped; anything else is over in a moment
 const key = () => `${info.name} ${task}`;
 const values = () => {
   if (!typed.has(key())) typed.set(key(), { ...(examplesOf(task, info, state.lang)[0]?.values ?? {}) });
@@ -120,7 +121,7 @@ function pressedDrawn() {
 
 function sendingDrawn() {
   const node = asking.querySelector(".primary");
-  if (node) clear(node, icon(under ? "stop" : "try"), t(under ? "stop" : "send"));
+  if (node) clear(node, icon(isWriting() ? "stop" : "try"), t(isWriting() ? "stop" : "send"));
   answered.setAttribute("aria-busy", String(under !== null));
 }
 

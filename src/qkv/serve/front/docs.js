@@ -1,8 +1,8 @@
 // The page of the API, drawn from GET /openapi.json: families (tags) of requests with their fields, an example that can be
 // changed and sent, the same as curl and Python, and the reply. It knows no route by itself.
 //
-// Read of the document: tags (name, description, x-name-zh, x-description-zh); paths with summary, description and their
-// x-…-zh, parameters, requestBody (schema with properties, examples).
+// Read of the document: tags (name, description, x-name-zh, x-description-zh); paths with summary and x-summary-zh,
+// parameters, requestBody (schema with properties, examples).
 
 import { curlOf, json, pythonOf } from "./code.js";
 import { codebox } from "./codebox.js";
@@ -151,12 +151,11 @@ function insideDrawn(path, method, operation) {
   fieldNamed("name")?.addEventListener("input", () => area && use(first()));
   area ? use(first()) : shown();
   const rows = content ? fieldRows(content.schema) : (operation.parameters ?? []).filter(one => one.in === "query").map(one => h("tr", {}, h("td", {}, one.name), h("td", { class: "type" }, typeOf(one.schema)), h("td", {}, said(one, "description"))));
+  const table = rows.length > 0 && h("table", { class: "params" }, h("thead", {}, h("tr", {}, ["field", "type", "meaning"].map(name => h("th", { scope: "col" }, t(name))))), h("tbody", {}, rows));
   return h("div", { class: "inside" },
-    h("div", {}, said(operation, "description") && h("p", { class: "soft" }, said(operation, "description")),
-      rows.length > 0 && h("table", { class: "params" }, h("thead", {}, h("tr", {}, ["field", "type", "meaning"].map(name => h("th", { scope: "col" }, t(name))))), h("tbody", {}, rows)),
-      fields.map(one => h("label", { class: "number" }, h("span", { class: "label" }, one.id), one.node)), chips, area,
+    h("div", {}, fields.map(one => h("label", { class: "number" }, h("span", { class: "label" }, one.id), one.node)), chips, area,
       h("div", {}, button("primary", sent, icon("try"), t("try"))), outcome),
-    h("div", {}, box.root));
+    h("div", {}, box.root), table);
 }
 
 // A field of the path: the served models are offered where one is meant.
