@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.cli.options import JsonOption
+from qkv.export.formats import EXPORT_FORMATS, LEAST_COSINE, MOST_LOSS
 from qkv.text.messages import write
 
 
@@ -13,7 +14,7 @@ def export_graph(
     model: Annotated[
         str, typer.Argument(metavar="RUN|FOLDER", help="Fine-tuning run, model folder, model of qkv, or hf:owner/name.")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write: onnx.")] = "onnx",
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write: onnx.")] = EXPORT_FORMATS[0],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write (default: NAME-onnx, here).")
     ] = None,
@@ -29,7 +30,8 @@ def export_graph(
         bool, typer.Option("--packed", help="Also write model_packed.onnx: tokens end to end, without padding.")
     ] = False,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Also write the graphs in 8 bits, if they agree with float32 on held-out texts.")
+        bool,
+        typer.Option("--int8", help="Also write the graphs in 8 bits, if they agree with float32 on held-out texts."),
     ] = False,
     check: Annotated[
         Path | None,
@@ -41,18 +43,18 @@ def export_graph(
     ] = None,
     least_cosine: Annotated[
         float, typer.Option("--least-cosine", metavar="C", help="Refuse int8 below this cosine with float32.")
-    ] = 0.99,
+    ] = LEAST_COSINE,
     most_loss: Annotated[
         float, typer.Option("--most-loss", metavar="S", help="Refuse int8 if the score of the task falls by more.")
-    ] = 0.02,
+    ] = MOST_LOSS,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export in --out.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Export an encoder with its head as an ONNX graph: a folder that onnxruntime runs without qkv.
 
-    The graph has the inputs of BERT (input_ids, attention_mask, token_type_ids) with batches and texts of any length, and
-    outputs as optimum names them: last_hidden_state, sentence_embedding, logits, start_logits, end_logits. README.md in the
-    folder has a script of 20 lines; labels, temperature, thresholds and a CRF are in export.json.
+    The graph has the inputs of BERT (input_ids, attention_mask, token_type_ids) with batches and texts of any length,
+    and outputs as optimum names them: last_hidden_state, sentence_embedding, logits, start_logits, end_logits.
+    README.md in the folder has a script of 20 lines; labels, temperature, thresholds and a CRF are in export.json.
 
     \b
     qkv export run --to onnx --out graph

@@ -94,7 +94,9 @@ def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _lines_of_graphs(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     figures, score = facts.get("int8"), (facts.get("int8") or {}).get("score")
-    compared = "" if figures is None else f"least cosine with float32 {figures['least_cosine']:.4f}, {figures['held_out']}"
+    compared = (
+        "" if figures is None else f"least cosine with float32 {figures['least_cosine']:.4f}, {figures['held_out']}"
+    )
     if score is not None:
         compared += f"; {score['name']} {score['float32']:.4f} → {score['int8']:.4f}"
     graphs = [
@@ -105,7 +107,7 @@ def _lines_of_graphs(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("folder", facts["path"]),
         ("holds", f"ONNX graphs of {facts['title']} ({facts['source']}), head: {facts['head']}"),
         *graphs,
-        ("longest text", f"{facts['max_length']} tokens at once"),
+        ("most tokens", f"{facts['max_length']:,}"),
         ("labels", ", ".join(facts["labels"][:12])),
         ("int8", compared),
         ("for", "onnxruntime; README.md there has a script"),

@@ -1,5 +1,6 @@
-"""`qkv predict`: predict with a fine-tuned model, for a few texts or millions. `qkv fill`: predict the token of each [MASK].
-`qkv next`: does one sentence follow another (BERT's second task).
+"""`qkv predict`: predict with a fine-tuned model, for a few texts or millions.
+
+`qkv fill`: predict the token of each [MASK]. `qkv next`: does one sentence follow another (BERT's second task).
 """
 
 from dataclasses import asdict

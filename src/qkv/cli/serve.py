@@ -154,11 +154,11 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
     """Warm the models up and serve them until a signal."""
     import asyncio
 
-    from qkv.serve.app import Worker
+    from qkv.look.served import GatedWorker
     from qkv.serve.listen import Drain, ManyConnections, listen
 
     asyncio.run(models.warm_up())
-    look = Worker()  # computes for the page of `qkv look`
+    look = GatedWorker(models.gate)  # computes for the page of `qkv look`
 
     def start_draining() -> None:
         if not models.draining:
@@ -188,21 +188,19 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
 def build_server_app(
     models: "Models", settings: "ServeSettings", token: str | None, cookie: str, look: "Worker | None" = None
 ) -> "ASGIApp":
-    """The ASGI app of these models, with the pages / and /docs. With a worker for it also that of `qkv look` at /look/,
-    which loads a model of its own when it is first looked at."""
+    """The ASGI app of these models, with the pages / and /docs; with a worker for it also that of `qkv look` at
+    /look/."""
     from starlette.routing import BaseRoute, Mount
 
-    from qkv.look.api import Api
     from qkv.look.page import page_routes
-    from qkv.look.subject import Subject
+    from qkv.look.served import look_at
     from qkv.serve.front.front import routes
     from qkv.serve.journal import Journal, write_log
     from qkv.serve.routes import build_models_app
 
     others: list[BaseRoute] = [*routes()]
     if look is not None:
-        shown = Api([Subject(served.name, served.facts, threads=1) for served in models])
-        others.append(Mount("/look", routes=page_routes(shown, look)))
+        others.append(Mount("/look", routes=page_routes(look_at(models), look)))
     app = build_models_app(models, settings, token, cookie, others)
     return Journal(app, models, settings.max_body, write_log if settings.access_log else None)
 

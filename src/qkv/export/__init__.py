@@ -5,6 +5,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Union
 
+from qkv.export.formats import LEAST_COSINE, MOST_LOSS
+
 if TYPE_CHECKING:
     from qkv.api.model import Model
 
@@ -22,8 +24,8 @@ class _Callable(ModuleType):
         packed: bool = False,
         int8: bool = False,
         check: str | os.PathLike[str] | None = None,
-        least_cosine: float = 0.99,
-        most_loss: float = 0.02,
+        least_cosine: float = LEAST_COSINE,
+        most_loss: float = MOST_LOSS,
         overwrite: bool = False,
     ) -> dict[str, Any]:
         """Write an encoder of BERT's family as a folder that onnxruntime runs without qkv; return export.json.

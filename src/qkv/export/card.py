@@ -8,7 +8,7 @@ from typing import Any
 
 from qkv.models.folders.own import MARK
 
-_START = '''
+_START = """
 import json
 import numpy as np
 import onnxruntime
@@ -28,7 +28,7 @@ def run(inputs):  # texts, or pairs of texts
     given = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
     names = [one.name for one in session.get_inputs()]
     return rows, {name: np.array([getattr(row, given[name]) for row in rows], np.int64) for name in names}
-'''.strip()
+""".strip()
 
 _SENTENCE = """
 texts = ["A cat sleeps.", "一只猫在睡觉。", "Interest rates rose."]
@@ -96,7 +96,7 @@ _KINDS = {"single": _SINGLE, "multi": _MULTI, "regression": _REGRESSION}
 _TEXTS = '["A cat sleeps.", "一只猫在睡觉。"]'
 _PAIRS = '[("A cat sleeps.", "一只猫在睡觉。"), ("It rains.", "下雨了。")]'
 
-PACKED_SCRIPT = '''
+PACKED_SCRIPT = """
 session = onnxruntime.InferenceSession(f"{folder}/model_packed.onnx", providers=["CPUExecutionProvider"])
 tokenizer.no_padding()
 
@@ -107,7 +107,7 @@ def run_packed(inputs):  # rows end to end, without padding; sort long lists by 
     given["lengths"] = [len(row.ids) for row in rows]
     names = [one.name for one in session.get_inputs()]
     return session.run(None, {name: np.array(given[name], np.int64) for name in names})
-'''.strip()
+""".strip()
 
 _FILES = {
     "model.onnx": ("the padded graph, float32", "带填充的图，float32"),
@@ -156,9 +156,7 @@ def make_export_card(name: str, about: Mapping[str, Any], notes: Sequence[tuple[
 
 def _describe_int8(figures: Mapping[str, Any]) -> str:
     score = figures.get("score")
-    scored = (
-        f"\n| {score['name']} (float32 → int8) | {score['float32']:.4f} → {score['int8']:.4f} |" if score else ""
-    )
+    scored = f"\n| {score['name']} (float32 → int8) | {score['float32']:.4f} → {score['int8']:.4f} |" if score else ""
     vnni = {True: "VNNI", False: "no VNNI / 无 VNNI", None: "?"}[figures["cpu"]["vnni"]]
     return (
         "int8 compared with float32 / int8 与 float32 的比较:\n\n| | |\n|---|---|\n"

@@ -3,7 +3,7 @@
     model.onnx                     the padded graph, float32
     model_packed.onnx              with `packed`: padding only inside attention
     model_quantized.onnx           with `int8`, and model_packed_quantized.onnx with both
-    export.json                    labels, longest text, pooling, calibration, a CRF, inputs and outputs, figures of int8
+    export.json                    labels, pooling, calibration, a CRF, inputs and outputs, figures of int8
     config.json, tokenizer.json …  of the model, as transformers names them
     README.md                      a card with a script (card.py)
 
@@ -19,8 +19,9 @@ from typing import Any
 from qkv.api.model import Model
 from qkv.errors import InputError, did_you_mean, listed
 from qkv.export.card import make_export_card
+from qkv.export.formats import EXPORT_FORMATS, EXPORTED_HEADS, LEAST_COSINE, MOST_LOSS
 from qkv.export.gate import check_figures, compare_graph, find_held_out, import_onnxruntime
-from qkv.export.graph import EXPORTED_HEADS, ROW_HEADS, ExportedNetwork, write_graph
+from qkv.export.graph import ROW_HEADS, ExportedNetwork, write_graph
 from qkv.export.nodes import OPSET, WEIGHTS_SUFFIX, import_onnx
 from qkv.files import check_replaceable, replaced_folder, to_json
 from qkv.models.bert.network import BertWithHeads
@@ -32,7 +33,6 @@ from qkv.models.table import describe_model, open_model
 from qkv.tasks.predictor import Solver, extra_record, make_solver
 from qkv.text.tokenizer import FILES
 
-EXPORT_FORMATS = ("onnx",)
 EXPORT_FORMAT = 1
 """Of export.json."""
 GRAPHS = {
@@ -59,13 +59,15 @@ def export(
     packed: bool = False,
     int8: bool = False,
     check: str | os.PathLike[str] | None = None,
-    least_cosine: float = 0.99,
-    most_loss: float = 0.02,
+    least_cosine: float = LEAST_COSINE,
+    most_loss: float = MOST_LOSS,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """See `qkv.export`."""
     if to not in EXPORT_FORMATS:
-        raise InputError(f"Unknown format '{to}'.{did_you_mean(to, EXPORT_FORMATS)} Known: {', '.join(EXPORT_FORMATS)}.")
+        raise InputError(
+            f"Unknown format '{to}'.{did_you_mean(to, EXPORT_FORMATS)} Known: {', '.join(EXPORT_FORMATS)}."
+        )
     if not -1 <= least_cosine <= 1:
         raise InputError(f"A cosine is between -1 and 1: {least_cosine} cannot be asked for.")
     if check is not None and not int8:
@@ -79,7 +81,9 @@ def export(
         import_onnxruntime()
     opened = _open(model)
     exported, solver = _choose(opened, head)
-    held_out = find_held_out(opened, solver, None if check is None else Path(os.path.expanduser(check))) if int8 else None
+    held_out = (
+        find_held_out(opened, solver, None if check is None else Path(os.path.expanduser(check))) if int8 else None
+    )
     source = model.name if isinstance(model, Model) else shown_name(opened.path)
     about = _describe(opened, exported, solver, source)
     max_length = about["max_length"]
@@ -96,7 +100,9 @@ def export(
             for is_int8 in (False, True) if int8 else (False,):
                 name = GRAPHS[is_packed, is_int8]
                 inputs, outputs = write_graph(fresh / name, exported, packed=is_packed, int8=is_int8)
-                size = sum((fresh / file).stat().st_size for file in (name, name + WEIGHTS_SUFFIX) if (fresh / file).exists())
+                size = sum(
+                    (fresh / file).stat().st_size for file in (name, name + WEIGHTS_SUFFIX) if (fresh / file).exists()
+                )
                 about["graphs"][name] = {"inputs": inputs, "outputs": outputs, "bytes": size}
         for name, content in _files(opened, about, target).items():
             (fresh / name).parent.mkdir(exist_ok=True)
@@ -118,8 +124,8 @@ def _open(model: str | os.PathLike[str] | Model) -> Opened:
 def _check_family(facts: Facts) -> None:
     if facts.view_kind != "bert":
         raise InputError(
-            f"{facts.path} cannot be exported: it holds {facts.about.en}. What can be exported: {_CAN}. For other programs, "
-            "offer this one over HTTP: qkv serve."
+            f"{facts.path} cannot be exported: it holds {facts.about.en}. What can be exported: {_CAN}. For other "
+            "programs, offer this one over HTTP: qkv serve."
         )
 
 
@@ -129,15 +135,16 @@ def _choose(opened: Opened, wanted: str | None) -> tuple[ExportedNetwork, Solver
     network = encodes.network.cpu().float().eval()
     assert isinstance(network, BertWithHeads), "the family was checked"
     held = [head for head in EXPORTED_HEADS if head in network.heads]
-    if wanted is not None and wanted not in EXPORTED_HEADS:
-        known = ", ".join(EXPORTED_HEADS)
-        raise InputError(f"Unknown head '{wanted}'.{did_you_mean(wanted, EXPORTED_HEADS)} Known: {known}.")
     if wanted not in (None, "none", *held):
-        raise InputError(f"{opened.path} has no head '{wanted}'. It can be exported with: {', '.join([*held, 'none'])}.")
+        known = [*held, "none"]
+        hint = did_you_mean(str(wanted), known)
+        raise InputError(f"{opened.path} has no head '{wanted}'.{hint} It can be exported with: {', '.join(known)}.")
     pools = opened.sentence.pooling is not None
     chosen = wanted or next((head for head in held if not (head == "masked" and pools)), "none")
     if chosen in ("none", "masked"):
-        return ExportedNetwork(network, chosen, opened.sentence.pooling if chosen == "none" else None, _unit(opened)), None
+        return ExportedNetwork(
+            network, chosen, opened.sentence.pooling if chosen == "none" else None, _unit(opened)
+        ), None
     if not opened.has(HAS_TASK):
         return ExportedNetwork(network, chosen, "cls" if chosen in ROW_HEADS else None), None
     import torch
@@ -195,16 +202,16 @@ def _notes(about: dict[str, Any]) -> list[tuple[str, str]]:
     if about["not_in_graph"]:
         notes.append(
             (
-                f"The graph gives the scores of single tokens; the CRF between them ({', '.join(about['not_in_graph'])}) is "
-                "in `export.json`, and is not part of the graph.",
+                "The graph gives the scores of single tokens; the CRF between them is in `export.json` "
+                "(`not_in_graph`), and is not part of the graph.",
                 "图只给出每个词元的分数；它们之间的 CRF 转移分数在 `export.json` 里，不在图中。",
             )
         )
     if about["calibration"] is not None:
         notes.append(
             (
-                "The temperature, thresholds and the probability below which it should not answer are in `export.json`, and "
-                "are not part of the graph.",
+                "The temperature, thresholds and the probability below which it should not answer are in `export.json` "
+                "(`calibration`), and are not part of the graph.",
                 "温度、阈值和「低于此概率不作答」的界限在 `export.json` 里，不在图中。",
             )
         )
@@ -232,9 +239,7 @@ def _files(opened: Opened, about: dict[str, Any], out: Path) -> dict[str, str | 
 
 
 def _reason_to_keep(folder: Path) -> str | None:
-    foreign = [
-        entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in _EXPORTED_FILES)
-    ]
+    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in _EXPORTED_FILES)]
     if foreign:
         return f"it holds {listed(foreign)}, which is not part of an exported model"
     if not (folder / EXPORT).is_file():

@@ -48,6 +48,8 @@ FEWEST_SCORED = 100
 """Of fewer examples a score is shown and not held against the graph: one of them would be too many points."""
 MOST_UNKNOWN = 0.2
 """Share of a text's tokens that a vocabulary may lack; a text of more says nothing about the model."""
+FEWEST_TEXTS = 20
+"""With fewer such texts of the package, all of them are taken."""
 PACKAGE_TEXTS = ("news.en.test.csv", "news.zh.test.csv", "intents.en.csv", "intents.zh.csv")
 PLAIN_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
 
@@ -56,7 +58,9 @@ def import_onnxruntime() -> Any:
     try:
         import onnxruntime
     except ImportError:
-        raise InputError("--int8 is measured with onnxruntime, which is not installed: pip install 'qkv[onnx]'.") from None
+        raise InputError(
+            "--int8 is measured with onnxruntime, which is not installed: pip install 'qkv[onnx]'."
+        ) from None
     return onnxruntime
 
 
@@ -106,7 +110,9 @@ class GraphModel(TaskModel):
 def find_held_out(opened: Opened, solver: Solver | None, check: Path | None) -> HeldOut:
     if check is not None:
         if not check.is_file():
-            raise InputError(f"There is no file {check} to check int8 on. Give texts, or labelled examples of the task.")
+            raise InputError(
+                f"There is no file {check} to check int8 on. Give texts, or labelled examples of the task."
+            )
         if solver is None or check.name.endswith(PLAIN_SUFFIXES):
             return HeldOut(str(check), texts=_some(stream_texts([check]), MOST_ROWS))
         trained = opened.record.get("config", {}).get("data", {})
@@ -115,7 +121,8 @@ def find_held_out(opened: Opened, solver: Solver | None, check: Path | None) -> 
     if solver is not None and (examples := _development_examples(opened)):
         return HeldOut("development examples of the run", examples=examples[:MOST_EXAMPLES])
     texts = [text for name in PACKAGE_TEXTS for text in _first_column(FOLDER / "examples" / name)[:75]]
-    return HeldOut("texts of the package", texts=[text for text in texts if _is_known(opened.tokenizer, text)])
+    known = [text for text in texts if _is_known(opened.tokenizer, text)]
+    return HeldOut("texts of the package", texts=known if len(known) >= FEWEST_TEXTS else texts)
 
 
 def _some(values: Iterable[Any], most: int) -> list[Any]:
@@ -146,7 +153,12 @@ def _development_examples(opened: Opened) -> Sequence[Example]:
 
 
 def compare_graph(
-    file: Path, exported: ExportedNetwork, tokenizer: Tokenizer, max_length: int, solver: Solver | None, held_out: HeldOut
+    file: Path,
+    exported: ExportedNetwork,
+    tokenizer: Tokenizer,
+    max_length: int,
+    solver: Solver | None,
+    held_out: HeldOut,
 ) -> dict[str, Any]:
     """The figures of a packed graph that has the vectors of tokens among its outputs (`hidden=True`)."""
     session = PackedSession(file)
@@ -196,8 +208,8 @@ def _cosines(session: PackedSession, exported: ExportedNetwork, rows: Windowed) 
             if exported.pooling is None:
                 of_rows.append(float(c.mean()))
             else:
-                pooled = [x.mean(0) if exported.pooling == "mean" else x[0] for x in (a, b)]
-                of_rows.append(float(torch.cosine_similarity(*pooled, dim=0)))
+                first, second = (x.mean(0) if exported.pooling == "mean" else x[0] for x in (a, b))
+                of_rows.append(float(torch.cosine_similarity(first, second, dim=0)))
     tokens = np.concatenate(of_tokens)
     return {
         "least_cosine": min(of_rows),
@@ -209,16 +221,15 @@ def _cosines(session: PackedSession, exported: ExportedNetwork, rows: Windowed) 
 
 def check_figures(figures: dict[str, Any], least_cosine: float, most_loss: float) -> None:
     """Refuse figures below the limits."""
-    where = f"{figures['held_out']} ({figures['n_texts']:,} texts)"
-    score = figures.get("score")
+    where, score = figures["held_out"], figures.get("score")
     lost = 0.0 if score is None or score["n_examples"] < FEWEST_SCORED else score["float32"] - score["int8"]
     if not figures["least_cosine"] >= least_cosine:
         raise InputError(
             f"int8 is refused and nothing was written: on {where} the least cosine with float32 is "
-            f"{figures['least_cosine']:.4f} (mean {figures['mean_cosine']:.4f}), and at least {least_cosine} is asked for. "
-            "Export without --int8, or accept less with --least-cosine."
+            f"{figures['least_cosine']:.4f} (mean {figures['mean_cosine']:.4f}), and at least {least_cosine} is asked "
+            "for. Export without --int8, or accept less with --least-cosine."
         )
-    if not lost <= most_loss:
+    if score is not None and not lost <= most_loss:
         raise InputError(
             f"int8 is refused and nothing was written: on {where} {score['name']} falls from {score['float32']:.4f} to "
             f"{score['int8']:.4f}, and a loss of {most_loss} is accepted. Export without --int8, or accept more with "

@@ -39,7 +39,6 @@ HIDDEN, SENTENCE, LOGITS, STARTS, ENDS = (
 BATCH, LENGTH, CHOICES, TOKENS = "batch_size", "sequence_length", "num_choices", "tokens"
 """Names of dimensions."""
 ROW_HEADS = frozenset({"sequence", "choice"})
-EXPORTED_HEADS = ("sequence", "token", "span", "choice", "masked", "none")
 _HIDDEN_FROM = float(np.finfo(np.float32).min) / 2
 """Added to the scores of padding: finite, so that a row of nothing but padding is no NaN."""
 
@@ -52,8 +51,10 @@ class ExportedNetwork:
     """A network, and what of it is exported."""
 
     network: BertWithHeads
-    head: str  # of EXPORTED_HEADS
-    pooling: str | None = None  # of a row: cls (through the pooler), first or mean; for "none" of sentence vectors, cls or mean
+    head: str  # of EXPORTED_HEADS (formats.py)
+    pooling: str | None = (
+        None  # of a row: cls (through the pooler), first or mean; for "none" of sentence vectors, cls or mean
+    )
     normalize: bool = False
 
     @property
@@ -93,10 +94,10 @@ class _Layout(Protocol):
 class _Padded:
     def __init__(self, nodes: Nodes, reads_segments: bool, choices: bool) -> None:
         self.nodes = nodes
-        given = (BATCH, CHOICES, LENGTH) if choices else (BATCH, LENGTH)
+        given: tuple[str, ...] = (BATCH, CHOICES, LENGTH) if choices else (BATCH, LENGTH)
         names = (IDS, MASK, SEGMENTS) if reads_segments else (IDS, MASK)
-        self.inputs = {name: given for name in names}
-        self.rows = (BATCH, LENGTH)
+        self.inputs = dict.fromkeys(names, given)
+        self.rows: tuple[str, ...] = (BATCH, LENGTH)
         flat = {
             name: nodes.call("Reshape", name, nodes.call("Concat", nodes.ints(-1), self._length(name), axis=0))
             if choices
@@ -126,14 +127,19 @@ class _Padded:
         nodes = self.nodes
         return nodes.call("Gather", self.spread(x, width), nodes.constant(np.array(0, np.int64)), axis=1)
 
-    shaped = spread
+    def shaped(self, x: str, width: int) -> str:
+        return self.spread(x, width)
 
 
 class _Packed:
     def __init__(self, nodes: Nodes, reads_segments: bool) -> None:
         self.nodes = nodes
-        self.inputs = {IDS: (TOKENS,), **({SEGMENTS: (TOKENS,)} if reads_segments else {}), LENGTHS: (BATCH,)}
-        self.rows = (TOKENS,)
+        self.inputs: dict[str, tuple[str, ...]] = {
+            IDS: (TOKENS,),
+            **({SEGMENTS: (TOKENS,)} if reads_segments else {}),
+            LENGTHS: (BATCH,),
+        }
+        self.rows: tuple[str, ...] = (TOKENS,)
         self.ids, self.segments = IDS, SEGMENTS
         zero, one = (nodes.constant(np.array(value, np.int64)) for value in (0, 1))
         self.longest = nodes.call("ReduceMax", LENGTHS, keepdims=0)  # T
@@ -280,7 +286,9 @@ class _Writer:
     def blocks(self, x: str, first_only: bool) -> str:
         nodes, config = self.nodes, self.config
         # (B, 1, 1, T)
-        hidden_from = nodes.call("Mul", nodes.call("Sub", nodes.floats(1.0), self.layout.real), nodes.floats(_HIDDEN_FROM))
+        hidden_from = nodes.call(
+            "Mul", nodes.call("Sub", nodes.floats(1.0), self.layout.real), nodes.floats(_HIDDEN_FROM)
+        )
         hidden_from = nodes.call("Unsqueeze", hidden_from, nodes.ints(1, 2))
         per_block = config.layers / config.own_layers
         for layer in range(config.layers):
@@ -314,10 +322,8 @@ class _Writer:
     def row_vectors(self, x: str, x_is_first: bool) -> str:
         """What a head of rows reads: (…, D), or (B, D) of first tokens → (B, D)"""
         exported, width = self.exported, self.config.width
-        if exported.pooling == "mean":
-            vectors = self.mean(x)
-        else:
-            vectors = x if x_is_first else self.layout.first(x, width)
+        first = x if x_is_first else self.layout.first(x, width)
+        vectors = self.mean(x) if exported.pooling == "mean" else first
         if exported.pooling in (None, "cls"):
             if exported.network.encoder.pooler is None:
                 return vectors

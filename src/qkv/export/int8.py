@@ -56,9 +56,7 @@ def quantise_rows(table: Floats) -> tuple[NDArray[np.int8], Floats]:
     return np.rint(table / scale).astype(np.int8), scale
 
 
-def linear_int8(
-    nodes: Nodes, x: str, name: str, weight: Floats, bias: Floats, activation: str | None = None
-) -> str:
+def linear_int8(nodes: Nodes, x: str, name: str, weight: Floats, bias: Floats, activation: str | None = None) -> str:
     """(N, I) → (N, O). `activation` names the function that x comes out of."""
     whole, scale = quantise_columns(weight)
     lowest = LOWEST.get(activation or "")

@@ -29,7 +29,9 @@ def import_onnx() -> Any:
     try:
         import onnx
     except ImportError:
-        raise InputError("An ONNX graph is written with onnx, which is not installed: pip install 'qkv[onnx]'.") from None
+        raise InputError(
+            "An ONNX graph is written with onnx, which is not installed: pip install 'qkv[onnx]'."
+        ) from None
     return onnx
 
 
@@ -67,7 +69,9 @@ class Nodes:
         """The same, of an operator with several outputs."""
         number = len(self.nodes)
         names = [f"{operator}_{number}" + (f"_{part}" if outputs > 1 else "") for part in range(outputs)]
-        self.nodes.append(self.onnx.helper.make_node(operator, inputs, names, name=f"{operator}_{number}", **attributes))
+        self.nodes.append(
+            self.onnx.helper.make_node(operator, inputs, names, name=f"{operator}_{number}", **attributes)
+        )
         return names
 
     def name_output(self, value: str, name: str) -> None:
