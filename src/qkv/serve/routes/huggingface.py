@@ -13,9 +13,9 @@ Where the task leaves a choice:
                             never listed, whatever `ignore_labels` says
     question-answering      without `handle_impossible_answer`, as the model was trained: an answer may be "" at 0
     feature-extraction      without `normalize`, as the folder says
-    text-generation         the text without the prompt, unless `return_full_text`; greedy without options of sampling
-                            `details` say why it ended and how long it is, without a list of tokens; what is streamed are
-                            parts in whole characters, not tokens
+    text-generation         the text without the prompt, unless `return_full_text`; greedy without options of sampling.
+                            `details` say why it ended and how long it is, and list no tokens; streams have parts in
+                            whole characters, not tokens
     multiple-choice         ours, since there is no such task there: {"text", "question", "choices"}
 A parameter that would change the answer and is not supported is refused.
 """
