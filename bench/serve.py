@@ -8,8 +8,8 @@ take turns within a round; a ratio is the median over rounds of the ratio within
 with one thread and plain sockets; each sends its next text when the last one is answered, over one connection. On a
 machine with few cores the clients take their time from the server: their CPU time is printed.
 
-The peer is starlette + uvicorn + sentence-transformers with the batching that people write for it (bench/serve_peer.py):
-a queue, from which a thread takes what is there, at most 32 texts, and encodes it. infinity_emb asks for older versions
+The peer is starlette + uvicorn + sentence-transformers with the batching that people write for it (serve_peer.py): a
+queue, from which a thread takes what is there, at most 32 texts, and encodes it. infinity_emb asks for older versions
 of most of its dependencies than are installed here.
 """
 
@@ -18,10 +18,7 @@ import json
 import os
 import platform
 import re
-import resource
-import selectors
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -43,71 +40,6 @@ HERE = Path(__file__).resolve().parent
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
 
 
-# --- The clients, in a process of their own
-
-
-class Client:
-    """One connection, which asks for one text after the other."""
-
-    def __init__(self, port: int, requests: list[bytes], at: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.setblocking(False)
-        self.requests, self.at = requests, at
-        self.buffer, self.begin = b"", 0.0
-
-    def ask(self) -> None:
-        self.begin = time.perf_counter()
-        self.socket.sendall(self.requests[self.at % len(self.requests)])
-        self.at += 1
-
-    def hear(self) -> bool:
-        """Whether the response is complete."""
-        self.buffer += self.socket.recv(1 << 18)
-        head, found, body = self.buffer.partition(b"\r\n\r\n")
-        if not found:
-            return False
-        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
-        assert length is not None and head.startswith(b"HTTP/1.1 200"), self.buffer[:500]
-        if len(body) < int(length[1]):
-            return False
-        self.buffer = b""
-        return True
-
-
-def ask_for(port: int, requests: list[bytes], clients: int, seconds: float) -> dict[str, Any]:
-    """Ask for so many seconds; the first tenth is not counted."""
-    chosen = selectors.DefaultSelector()
-    every = len(requests) // clients
-    for number in range(clients):
-        client = Client(port, requests, number * every)
-        chosen.register(client.socket, selectors.EVENT_READ, client)
-        client.ask()
-    begin = time.perf_counter()
-    counted, end = begin + seconds / 10, begin + seconds
-    taken: list[float] = []
-    last = counted
-    while (now := time.perf_counter()) < end:
-        for key, _ in chosen.select(end - now):
-            if key.data.hear():
-                last = time.perf_counter()
-                if last >= counted:
-                    taken.append(last - key.data.begin)
-                key.data.ask()
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"times": taken, "seconds": last - counted, "cpu": used.ru_utime + used.ru_stime}
-
-
-def send_from_here(port: int, path: str, file: str, clients: int, seconds: float) -> None:
-    """The process of the clients: prints what `ask_for` found."""
-    requests = []
-    for text in json.loads(Path(file).read_text(encoding="utf-8")):
-        body = json.dumps({"inputs": text, "input": text, "model": "minilm"}).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        requests.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-    print(json.dumps(ask_for(port, requests, clients, seconds)))
-
-
 # --- The sides
 
 
@@ -116,6 +48,7 @@ class Found(NamedTuple):
     p50: float
     p99: float
     client_cpu: float  # cores
+    cpu: float  # seconds of all cores of the server, a text
 
 
 class HttpSide:
@@ -130,10 +63,18 @@ class HttpSide:
 
     def measure(self, file: Path, clients: int, seconds: float) -> Found:
         words = [str(self.port), self.path, str(file), str(clients), str(seconds)]
-        said = subprocess.run([sys.executable, __file__, "--send", *words], capture_output=True, text=True, check=True)
+        command = [sys.executable, str(HERE / "serve_clients.py"), *words]
+        before = self.cpu_seconds()
+        said = subprocess.run(command, capture_output=True, text=True, check=True)
         found = json.loads(said.stdout)
         p50, p99 = np.percentile(found["times"], [50, 99])
-        return Found(len(found["times"]) / found["seconds"], p50, p99, found["cpu"] / seconds)
+        rate = len(found["times"]) / found["seconds"]
+        return Found(rate, p50, p99, found["cpu"] / seconds, (self.cpu_seconds() - before) / seconds / rate)
+
+    def cpu_seconds(self) -> float:
+        """Of the server, since its start."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def peak_memory(self) -> float:
         """MB"""
@@ -171,10 +112,6 @@ def cpu() -> str:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--send"]:
-        port, path, file, clients, seconds = sys.argv[2:]
-        send_from_here(int(port), path, file, int(clients), float(seconds))
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=64)
@@ -192,43 +129,49 @@ def main() -> None:
     file.write_text(json.dumps(texts), encoding="utf-8")
     tokens = int(model.embed(texts).n_tokens.sum())  # also the warm-up
     alone: list[float] = []
+    alone_cpu: list[float] = []
     over: dict[str, list[Found]] = {}
     try:
         with sides(options.threads, options.route, options.without_peer) as started:
             for side in started.values():
                 side.measure(file, options.clients, min(3.0, options.seconds))
             for _ in range(options.rounds):
-                begin, done = time.perf_counter(), 0
+                begin, used, done = time.perf_counter(), time.process_time(), 0
                 while time.perf_counter() - begin < options.seconds:
                     model.embed(texts, normalize=True)
                     done += len(texts)
                 alone.append(done / (time.perf_counter() - begin))
+                alone_cpu.append((time.process_time() - used) / done)
                 for name, side in started.items():
                     over.setdefault(name, []).append(side.measure(file, options.clients, options.seconds))
             memory = {name: side.peak_memory() for name, side in started.items()}
     finally:
         file.unlink()
-    report(options, alone, over, memory, tokens / len(texts))
+    report(options, alone, alone_cpu, over, memory, tokens / len(texts))
 
 
 def report(
     options: argparse.Namespace,
     alone: list[float],
+    alone_cpu: list[float],
     over: dict[str, list[Found]],
     memory: dict[str, float],
     tokens_per_text: float,
 ) -> None:
     batch = 4096 / tokens_per_text / statistics.median(alone)  # seconds of a full batch, in process
     table = Table(title=f"{options.clients} clients, {options.threads} threads, median of {options.rounds} rounds")
-    for heading in ("", "texts/s", "× in process", "p50 ms", "p99 ms", "p99 ÷ full batch", "peak MB", "clients' cores"):
+    last = ("p50 ms", "p99 ms", "p99 ÷ batch", "CPU ms/text", "peak MB", "clients' cores")
+    for heading in ("", "texts/s", "× in process", *last):
         table.add_column(heading, justify="left" if not heading else "right")
-    table.add_row("in process, one call", f"{statistics.median(alone):.0f}", "1.00", *[""] * 5)
+    spent = f"{1000 * statistics.median(alone_cpu):.1f}"
+    table.add_row("in process, one call", f"{statistics.median(alone):.0f}", "1.00", "", "", "", spent)
     figures: dict[str, Any] = {"cpu": cpu(), "in_process": statistics.median(alone), "full_batch_seconds": batch}
     for name, found in over.items():
         rate, p50, p99 = (statistics.median(getattr(one, key) for one in found) for key in ("rate", "p50", "p99"))
         ratio = statistics.median(one.rate / base for one, base in zip(found, alone, strict=True))
+        cost = statistics.median(one.cpu for one in found)
         cores = statistics.median(one.client_cpu for one in found)
-        figures[name] = {"rate": rate, "ratio": ratio, "p50": p50, "p99": p99, "peak_mb": memory[name], "cores": cores}
+        figures[name] = {"rate": rate, "ratio": ratio, "p50": p50, "p99": p99, "peak_mb": memory[name], "cpu": cost}
         table.add_row(
             name,
             f"{rate:.0f}",
@@ -236,6 +179,7 @@ def report(
             f"{1000 * p50:.0f}",
             f"{1000 * p99:.0f}",
             f"{p99 / batch:.2f}",
+            f"{1000 * cost:.1f}",
             f"{memory[name]:.0f}",
             f"{cores:.2f}",
         )

@@ -1,6 +1,6 @@
 """A server of sentence vectors as people write it: starlette, uvicorn, sentence-transformers, and a queue for batches.
 
-    python bench/serve_peer.py FOLDER THREADS        # prints its address
+python bench/serve_peer.py FOLDER THREADS        # prints its address
 """
 
 import asyncio

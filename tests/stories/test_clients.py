@@ -4,7 +4,9 @@ openai and huggingface_hub are the official packages; TEI, Jina and LibreTransla
 request, so that a plain one is sent as theirs send it. No network but loopback, zh and en.
 """
 
+import http.client
 import json
+import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -272,3 +274,24 @@ def test_multiple_choice(url: str, folders: Folders) -> None:
     (expected,) = qkv.load(folders["quiz"]).predict([inputs])
     found = asked(f"{url}/models/quiz", {"inputs": inputs})
     assert (found["choice"], found["score"]) == (expected.text, expected.probability)
+
+
+# Clients that do it in another way
+
+
+def test_a_body_in_chunks(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    parts = iter([b'{"inputs": "', "他在".encode(), b'"}'])
+    connection.request("POST", "/predict", parts, {"Authorization": f"Bearer {TOKEN}"}, encode_chunked=True)
+    answer = connection.getresponse()
+    assert answer.status == 200 and json.load(answer)[0]["label"] in ("animal", "place")
+    connection.close()
+
+
+def test_a_client_that_leaves_in_the_middle(server: Server, url: str) -> None:
+    body = json.dumps({"prompt": "a", "max_tokens": 50, "stream": True}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    assert asked(f"{url}/predict", {"inputs": CHINESE})

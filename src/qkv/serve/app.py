@@ -51,6 +51,8 @@ from qkv.serve.conventions import PAGE, Convention, Refused
 TOKEN_FIELD = "token"
 """Name of the token in an address."""
 ALLOWED_METHODS = ("GET", "HEAD", "POST")
+KEY_CHECK = "qkv.key"
+"""In the scope of a request that came without the token, what tells whether a word is the token."""
 
 
 class RefusedError(Exception):
@@ -80,6 +82,7 @@ class Access:
     cookie: str = "qkv"  # name; servers on two ports of one host have two tokens and need two names
     allow_origins: tuple[str, ...] = ()  # of other pages that may ask, such as https://lab.example
     open_paths: frozenset[str] = frozenset()  # answered without the token: health checks
+    key_paths: frozenset[str] = frozenset()  # whose routes look for the token in the body, by `scope[KEY_CHECK]`
 
     def check(self, scope: Scope) -> None:
         """Raise RefusedError unless the request may be answered."""
@@ -97,7 +100,10 @@ class Access:
         host = _host(scope, headers)
         if self.token is None and not names_this_machine(host):
             raise _wrong_host(host)
-        if self.token is not None and scope["path"] not in self.open_paths and not self._has_token(headers):
+        is_known = self.token is None or scope["path"] in self.open_paths or self._has_token(headers)
+        if not is_known and method == "POST" and scope["path"] in self.key_paths:
+            scope[KEY_CHECK] = self._is_token
+        elif not is_known:
             message = "The token is missing or wrong. Open the link that was printed at the start."
             if self.open_paths:  # a server of programs
                 message = "The token is missing or wrong. Send the header Authorization: Bearer TOKEN."

@@ -145,7 +145,7 @@ class Submission:
         self.n_units = sum(len(work.units) for work in works)
         self.results: dict[int, Any] = {}
         self.future: asyncio.Future[None] = loop.create_future()
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.is_cancelled = False
         self.queued_at = time.perf_counter()
         self.started_at = math.nan
@@ -178,7 +178,7 @@ class _Batch(NamedTuple):
     runner: Runner
     parts: list[Part]
     joined: Any
-    error: BaseException | None  # of joining
+    error: Exception | None  # of joining
 
     @property
     def tokens(self) -> int:
@@ -321,7 +321,7 @@ class Batcher:
         try:
             return _Batch(runner, parts, runner.join(parts), None)
         except BaseException as error:
-            return _Batch(runner, parts, None, error)
+            return _Batch(runner, parts, None, _as_error(error))
 
     def _next(self) -> _Batch | None:
         """The next batch; None at the end."""
@@ -349,11 +349,11 @@ class Batcher:
                 part.work.submission.started_at = begin
         error, results = batch.error, list[Any]()
         try:
-            if error is None:
+            if error is None and not all(part.work.submission.is_over for part in batch.parts):
                 results = list(batch.runner.run(batch.joined, self.gate))
                 assert len(results) == sum(len(part.units) for part in batch.parts), "a result per unit"
         except BaseException as raised:
-            error = raised
+            error = _as_error(raised)
         seconds = time.perf_counter() - begin
         done = self._settle(batch, results, error, seconds)
         if self.observer is not None:
@@ -362,7 +362,7 @@ class Batcher:
         _deliver(done)
 
     def _settle(
-        self, batch: _Batch, results: Sequence[Any], error: BaseException | None, seconds: float
+        self, batch: _Batch, results: Sequence[Any], error: Exception | None, seconds: float
     ) -> list[Submission]:
         """Give the results to their submissions; return those that are complete, or failed."""
         done, at = list[Submission](), 0
@@ -377,12 +377,17 @@ class Batcher:
                     submission.error = error
                     self._drop(submission)
                     done.append(submission)
-                elif error is None:
+                elif error is None and not submission.is_over:
                     submission.results.update(zip(part.units.tolist(), results[at : at + len(part.units)], strict=True))
-                    if len(submission.results) == submission.n_units and not submission.is_over:
+                    if len(submission.results) == submission.n_units:
                         done.append(submission)
                 at += len(part.units)
         return done
+
+
+def _as_error(raised: BaseException) -> Exception:
+    """What a future can hold: an event loop would end with a SystemExit."""
+    return raised if isinstance(raised, Exception) and not isinstance(raised, StopIteration) else RuntimeError(raised)
 
 
 def _deliver(done: Sequence[Submission]) -> None:

@@ -24,7 +24,8 @@ _Default = TypeVar("_Default")
 
 
 class FieldError(InputError):
-    """A field that cannot be used; `code` says why: missing, kind, range, unknown, empty, unsupported, json."""
+    """What a request asks for and cannot have; `code` says why: missing, kind, range, unknown, empty, unsupported,
+    task, language, too_long, json. These messages are in English for every client."""
 
     def __init__(self, code: str, message: str, field: str = "") -> None:
         super().__init__(message)

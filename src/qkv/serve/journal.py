@@ -12,9 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qkv.serve.metrics import Metrics
@@ -25,6 +27,13 @@ SMALL_BODY = 1 << 16
 """Bytes of a body that is read without leave."""
 HELD_BODIES = 8
 """Bodies of the largest size that are held at the same time; others wait unread."""
+
+
+GIVEN_UP = JSONResponse(
+    {"error": "The server is stopping, and this request took too long."},
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    {"Retry-After": "1"},
+)
 
 
 class Service(Protocol):
@@ -69,6 +78,10 @@ class Journal:
             await self._room.take(size)
         try:
             await self.app(scope, receive, send_on)
+        except asyncio.CancelledError:
+            if not self.service.draining or status != CLIENT_LEFT:
+                raise
+            await GIVEN_UP(scope, receive, send_on)  # it took longer than the server could wait
         finally:
             if size:
                 self._room.give(size)

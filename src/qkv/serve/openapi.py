@@ -14,20 +14,20 @@ from qkv.report.bilingual import Phrase
 Schema = dict[str, Any]
 
 
-class Example(NamedTuple):
+class ApiExample(NamedTuple):
     lang: str  # "en" or "zh"
     body: Mapping[str, Any]
     task: str = ""  # what the model must do, where the path names a model
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     method: str
     path: str
     family: str
     summary: Phrase
     fields: Mapping[str, Schema] = {}  # of the body
     required: tuple[str, ...] = ()
-    examples: tuple[Example, ...] = ()
+    examples: tuple[ApiExample, ...] = ()
     response: Mapping[str, Any] = {}
     query: Mapping[str, Schema] = {}
 
@@ -83,7 +83,7 @@ ENCODING = _field(
 SEED = _field("integer", "Of sampling; without it another one each time.", "采样的随机种子；不写则每次不同。")
 SCORED_LABEL = _object(label="string", score="number", abstained="boolean")
 
-FAMILIES = {
+API_FAMILIES = {
     "hf": ApiFamily(
         Phrase("Hugging Face", "Hugging Face"),
         Phrase(
@@ -189,41 +189,43 @@ _HF_FIELDS = {
     ),
 }
 _HF_EXAMPLES = (
-    Example("en", {"inputs": "The cat sat on the mat."}, "text-classification"),
-    Example("zh", {"inputs": ["今天天气很好。", "他在上海。"], "parameters": {"top_k": 1}}, "text-classification"),
-    Example(
+    ApiExample("en", {"inputs": "The cat sat on the mat."}, "text-classification"),
+    ApiExample("zh", {"inputs": ["今天天气很好。", "他在上海。"], "parameters": {"top_k": 1}}, "text-classification"),
+    ApiExample(
         "en", {"inputs": "He was in Paris.", "parameters": {"aggregation_strategy": "none"}}, "token-classification"
     ),
-    Example("zh", {"inputs": "他在北京爱上了一只猫。"}, "token-classification"),
-    Example(
+    ApiExample("zh", {"inputs": "他在北京爱上了一只猫。"}, "token-classification"),
+    ApiExample(
         "en", {"inputs": {"question": "Where is the cat?", "context": "The cat is on the mat."}}, "question-answering"
     ),
-    Example(
+    ApiExample(
         "zh",
         {"inputs": {"question": "中国的首都是哪里？", "context": "中国的首都是北京。"}, "parameters": {"top_k": 3}},
         "question-answering",
     ),
-    Example(
+    ApiExample(
         "en",
         {"inputs": {"text": "The cat is tired.", "question": "It is", "choices": ["wide", "tired"]}},
         "multiple-choice",
     ),
-    Example("zh", {"inputs": {"question": "中国的首都是", "choices": ["北京", "上海"]}}, "multiple-choice"),
-    Example("en", {"inputs": "Paris is the [MASK] of France."}, "fill-mask"),
-    Example("zh", {"inputs": "中国的首都是[MASK]京。", "parameters": {"targets": ["北", "上"]}}, "fill-mask"),
-    Example("en", {"inputs": ["a cat", "a dog"], "normalize": True}, "feature-extraction"),
-    Example("zh", {"inputs": "一只猫"}, "feature-extraction"),
-    Example(
+    ApiExample("zh", {"inputs": {"question": "中国的首都是", "choices": ["北京", "上海"]}}, "multiple-choice"),
+    ApiExample("en", {"inputs": "Paris is the [MASK] of France."}, "fill-mask"),
+    ApiExample("zh", {"inputs": "中国的首都是[MASK]京。", "parameters": {"targets": ["北", "上"]}}, "fill-mask"),
+    ApiExample("en", {"inputs": ["a cat", "a dog"], "normalize": True}, "feature-extraction"),
+    ApiExample("zh", {"inputs": "一只猫"}, "feature-extraction"),
+    ApiExample(
         "zh", {"inputs": {"source_sentence": "猫吃鱼", "sentences": ["狗吃鱼", "天气很好"]}}, "sentence-similarity"
     ),
-    Example("en", {"inputs": "a cat sat"}, "translation"),
-    Example("zh", {"inputs": ["猫", "天气"], "parameters": {"generate_parameters": {"num_beams": 2}}}, "translation"),
-    Example(
+    ApiExample("en", {"inputs": "a cat sat"}, "translation"),
+    ApiExample(
+        "zh", {"inputs": ["猫", "天气"], "parameters": {"generate_parameters": {"num_beams": 2}}}, "translation"
+    ),
+    ApiExample(
         "en",
         {"inputs": "the cat", "parameters": {"max_new_tokens": 8, "do_sample": True, "seed": 1}},
         "text-generation",
     ),
-    Example("zh", {"inputs": "今天天气", "parameters": {"max_new_tokens": 8}, "stream": True}, "text-generation"),
+    ApiExample("zh", {"inputs": "今天天气", "parameters": {"max_new_tokens": 8}, "stream": True}, "text-generation"),
 )
 _EMBED_FIELDS = {
     "input": _field(TEXTS_OR_IDS, "Texts, or token ids.", "文本，或词元编号。"),
@@ -283,10 +285,10 @@ _RERANK_FIELDS = {
     "truncate": TRUNCATE,
 }
 _RERANK_EXAMPLES = (
-    Example(
+    ApiExample(
         "en", {"query": "where is the cat?", "documents": ["The cat sat on the mat.", "Paris is wide."], "top_n": 1}
     ),
-    Example("zh", {"query": "首都", "documents": ["中国的首都是北京。", {"text": "猫爱吃鱼。"}]}),
+    ApiExample("zh", {"query": "首都", "documents": ["中国的首都是北京。", {"text": "猫爱吃鱼。"}]}),
 )
 _RANKED = _object(
     id="string",
@@ -296,10 +298,11 @@ _RANKED = _object(
 )
 _TEI_FIELDS = {"model": MODEL, "truncate": TRUNCATE}
 _STATUS = _object(status="string")
+_API_KEY = _field("string", "The token, unless a header has it.", "令牌；也可放在请求头里。")
 _ONE_OF_LABELS = _any(_list(SCORED_LABEL), _list(_list(SCORED_LABEL)))
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
+OPERATIONS: tuple[ApiOperation, ...] = (
+    ApiOperation(
         "post",
         "/models/{name}",
         "hf",
@@ -312,7 +315,7 @@ OPERATIONS: tuple[Operation, ...] = (
         {},
         {"task": _field("string", "Another task of the model.", "模型的另一个任务。")},
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/models/{name}/pipeline/{task}",
         "hf",
@@ -322,24 +325,24 @@ OPERATIONS: tuple[Operation, ...] = (
         _HF_EXAMPLES,
         {},
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/",
         "hf",
         Phrase("Ask the first model.", "向第一个模型提问。"),
         _HF_FIELDS,
         ("inputs",),
-        (Example("en", {"inputs": "The cat sat."}), Example("zh", {"inputs": "猫吃鱼。"})),
+        (ApiExample("en", {"inputs": "The cat sat."}), ApiExample("zh", {"inputs": "猫吃鱼。"})),
         {},
     ),
-    Operation("get", "/models/{name}", "hf", Phrase("What a model is.", "模型说明。")),
-    Operation("get", "/models/{name}/info", "hf", Phrase("The same.", "同上。")),
-    Operation("get", "/models/{name}/health", "hf", Phrase("Whether it answers.", "是否就绪。"), response=_STATUS),
+    ApiOperation("get", "/models/{name}", "hf", Phrase("What a model is.", "模型说明。")),
+    ApiOperation("get", "/models/{name}/info", "hf", Phrase("The same.", "同上。")),
+    ApiOperation("get", "/models/{name}/health", "hf", Phrase("Whether it answers.", "是否就绪。"), response=_STATUS),
     *(
         operation
         for start in ("/v1", "")
         for operation in (
-            Operation(
+            ApiOperation(
                 "post",
                 f"{start}/embeddings",
                 "openai",
@@ -347,12 +350,12 @@ OPERATIONS: tuple[Operation, ...] = (
                 _EMBED_FIELDS,
                 ("input",),
                 (
-                    Example("en", {"input": ["a cat", "a dog"], "encoding_format": "base64"}),
-                    Example("zh", {"input": "一只猫"}),
+                    ApiExample("en", {"input": ["a cat", "a dog"], "encoding_format": "base64"}),
+                    ApiExample("zh", {"input": "一只猫"}),
                 ),
                 _EMBEDDINGS,
             ),
-            Operation(
+            ApiOperation(
                 "post",
                 f"{start}/completions",
                 "openai",
@@ -360,12 +363,12 @@ OPERATIONS: tuple[Operation, ...] = (
                 _COMPLETE_FIELDS,
                 (),
                 (
-                    Example("en", {"prompt": "the cat", "max_tokens": 8, "temperature": 0}),
-                    Example("zh", {"prompt": "今天天气", "max_tokens": 8, "seed": 1, "stream": True}),
+                    ApiExample("en", {"prompt": "the cat", "max_tokens": 8, "temperature": 0}),
+                    ApiExample("zh", {"prompt": "今天天气", "max_tokens": 8, "seed": 1, "stream": True}),
                 ),
                 _COMPLETION,
             ),
-            Operation(
+            ApiOperation(
                 "get",
                 f"{start}/models",
                 "openai",
@@ -374,8 +377,8 @@ OPERATIONS: tuple[Operation, ...] = (
             ),
         )
     ),
-    Operation("get", "/v1/models/{name}", "openai", Phrase("One of them.", "其中一个。"), response=_MODEL),
-    Operation(
+    ApiOperation("get", "/v1/models/{name}", "openai", Phrase("One of them.", "其中一个。"), response=_MODEL),
+    ApiOperation(
         "post",
         "/embed",
         "tei",
@@ -390,20 +393,20 @@ OPERATIONS: tuple[Operation, ...] = (
             "dimensions": DIMENSIONS,
         },
         ("inputs",),
-        (Example("en", {"inputs": ["a cat", "a dog"]}), Example("zh", {"inputs": "一只猫", "normalize": False})),
+        (ApiExample("en", {"inputs": ["a cat", "a dog"]}), ApiExample("zh", {"inputs": "一只猫", "normalize": False})),
         VECTORS,
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/embed_all",
         "tei",
         Phrase("A vector of each token.", "每个词元的向量。"),
         {"inputs": _field(TEXT_OR_TEXTS, "Texts.", "文本。"), **_TEI_FIELDS},
         ("inputs",),
-        (Example("en", {"inputs": "a cat"}), Example("zh", {"inputs": ["猫", "狗吃鱼"]})),
+        (ApiExample("en", {"inputs": "a cat"}), ApiExample("zh", {"inputs": ["猫", "狗吃鱼"]})),
         _list(VECTORS),
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/predict",
         "tei",
@@ -420,10 +423,10 @@ OPERATIONS: tuple[Operation, ...] = (
             **_TEI_FIELDS,
         },
         ("inputs",),
-        (Example("en", {"inputs": "The cat sat."}), Example("zh", {"inputs": [["猫吃鱼。"], ["天气很好。"]]})),
+        (ApiExample("en", {"inputs": "The cat sat."}), ApiExample("zh", {"inputs": [["猫吃鱼。"], ["天气很好。"]]})),
         _ONE_OF_LABELS,
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/rerank",
         "tei",
@@ -440,12 +443,12 @@ OPERATIONS: tuple[Operation, ...] = (
         },
         ("query",),
         (
-            Example("en", {"query": "cat", "texts": ["a dog", "a cat"], "return_text": True}),
-            Example("zh", {"query": "首都", "documents": ["北京", "猫"]}),
+            ApiExample("en", {"query": "cat", "texts": ["a dog", "a cat"], "return_text": True}),
+            ApiExample("zh", {"query": "首都", "documents": ["北京", "猫"]}),
         ),
         _any(_list(_object(index="integer", score="number", text="string")), _RANKED),
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/similarity",
         "tei",
@@ -457,12 +460,12 @@ OPERATIONS: tuple[Operation, ...] = (
         },
         ("inputs",),
         (
-            Example("en", {"inputs": {"source_sentence": "a cat", "sentences": ["a dog", "the cat"]}}),
-            Example("zh", {"inputs": {"source_sentence": "猫", "sentences": ["狗", "鱼"]}}),
+            ApiExample("en", {"inputs": {"source_sentence": "a cat", "sentences": ["a dog", "the cat"]}}),
+            ApiExample("zh", {"inputs": {"source_sentence": "猫", "sentences": ["狗", "鱼"]}}),
         ),
         _list("number"),
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/tokenize",
         "tei",
@@ -473,7 +476,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "model": MODEL,
         },
         ("inputs",),
-        (Example("en", {"inputs": "a cat"}), Example("zh", {"inputs": ["猫吃鱼"], "add_special_tokens": False})),
+        (ApiExample("en", {"inputs": "a cat"}), ApiExample("zh", {"inputs": ["猫吃鱼"], "add_special_tokens": False})),
         _list(
             _list(
                 _object(
@@ -486,7 +489,7 @@ OPERATIONS: tuple[Operation, ...] = (
             )
         ),
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/decode",
         "tei",
@@ -497,10 +500,10 @@ OPERATIONS: tuple[Operation, ...] = (
             "model": MODEL,
         },
         ("ids",),
-        (Example("en", {"ids": [5, 6]}), Example("zh", {"ids": [[7], [8, 9]]})),
+        (ApiExample("en", {"ids": [5, 6]}), ApiExample("zh", {"ids": [[7], [8, 9]]})),
         _list("string"),
     ),
-    Operation(
+    ApiOperation(
         "get",
         "/info",
         "tei",
@@ -508,7 +511,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query={"model": MODEL},
     ),
     *(
-        Operation(
+        ApiOperation(
             "post",
             f"/{version}/rerank",
             "rerank",
@@ -520,7 +523,7 @@ OPERATIONS: tuple[Operation, ...] = (
         )
         for version in ("v1", "v2")
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/translate",
         "libre",
@@ -531,12 +534,12 @@ OPERATIONS: tuple[Operation, ...] = (
             "target": _field("string", "Language of the translation.", "目标语言。"),
             "format": _field({"type": "string", "enum": ["text"]}, "Plain text.", "纯文本。", default="text"),
             "alternatives": _field("integer", "More translations of each text.", "每段文本再给几个译文。", default=0),
-            "api_key": _field("string", "Not used; a token is sent as a header.", "不使用；令牌放在请求头里。"),
+            "api_key": _API_KEY,
         },
         ("q", "target"),
         (
-            Example("en", {"q": "a cat sat", "source": "en", "target": "zh"}),
-            Example("zh", {"q": ["猫", "一只猫"], "source": "auto", "target": "en", "alternatives": 1}),
+            ApiExample("en", {"q": "a cat sat", "source": "en", "target": "zh"}),
+            ApiExample("zh", {"q": ["猫", "一只猫"], "source": "auto", "target": "en", "alternatives": 1}),
         ),
         _object(
             translatedText=TEXT_OR_TEXTS,
@@ -544,35 +547,37 @@ OPERATIONS: tuple[Operation, ...] = (
             detectedLanguage=_any(_object(language="string", confidence="number"), _list("object")),
         ),
     ),
-    Operation(
+    ApiOperation(
         "post",
         "/detect",
         "libre",
         Phrase("The language of a text.", "判断文本的语言。"),
-        {"q": _field("string", "A text.", "文本。"), "api_key": _field("string", "Not used.", "不使用。")},
+        {"q": _field("string", "A text.", "文本。"), "api_key": _API_KEY},
         ("q",),
-        (Example("en", {"q": "The cat is here."}), Example("zh", {"q": "猫在这里。"})),
+        (ApiExample("en", {"q": "The cat is here."}), ApiExample("zh", {"q": "猫在这里。"})),
         _list(_object(language="string", confidence="number")),
     ),
-    Operation(
+    ApiOperation(
         "get",
         "/languages",
         "libre",
         Phrase("What can be translated into what.", "可翻译的语言。"),
         response=_list(_object(code="string", name="string", targets=_list("string"))),
     ),
-    Operation("get", "/livez", "ops", Phrase("The process answers.", "进程存活。"), response=_STATUS),
-    Operation(
+    ApiOperation("get", "/livez", "ops", Phrase("The process answers.", "进程存活。"), response=_STATUS),
+    ApiOperation(
         "get",
         "/readyz",
         "ops",
         Phrase("All models have answered once; else 503.", "所有模型就绪，否则 503。"),
         response=_STATUS,
     ),
-    Operation("get", "/health", "ops", Phrase("As /readyz.", "同 /readyz。"), response=_STATUS),
-    Operation("get", "/ping", "ops", Phrase("As /readyz.", "同 /readyz。"), response=_STATUS),
-    Operation("get", "/metrics", "ops", Phrase("For Prometheus.", "供 Prometheus 读取。"), response={"type": "string"}),
-    Operation("get", "/openapi.json", "ops", Phrase("This description.", "本描述。")),
+    ApiOperation("get", "/health", "ops", Phrase("As /readyz.", "同 /readyz。"), response=_STATUS),
+    ApiOperation("get", "/ping", "ops", Phrase("As /readyz.", "同 /readyz。"), response=_STATUS),
+    ApiOperation(
+        "get", "/metrics", "ops", Phrase("For Prometheus.", "供 Prometheus 读取。"), response={"type": "string"}
+    ),
+    ApiOperation("get", "/openapi.json", "ops", Phrase("This description.", "本描述。")),
 )
 REFUSALS = {
     "400": Phrase("Wrong JSON or input.", "JSON 或输入有误。"),
@@ -600,7 +605,7 @@ def describe_api(models: Sequence[tuple[str, Sequence[str]]], version: str) -> d
                 "description": family.about.en,
                 "x-description-zh": family.about.zh,
             }
-            for family in FAMILIES.values()
+            for family in API_FAMILIES.values()
         ],
         "paths": paths,
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
@@ -608,8 +613,8 @@ def describe_api(models: Sequence[tuple[str, Sequence[str]]], version: str) -> d
     }
 
 
-def _describe_operation(one: Operation, models: Sequence[tuple[str, Sequence[str]]]) -> dict[str, Any]:
-    family = FAMILIES[one.family]
+def _describe_operation(one: ApiOperation, models: Sequence[tuple[str, Sequence[str]]]) -> dict[str, Any]:
+    family = API_FAMILIES[one.family]
     known = {task for _, tasks in models for task in tasks}
     refused = {
         status: {"description": said.en, "x-description-zh": said.zh, "content": _json(family.error)}

@@ -17,7 +17,6 @@ Not here: HTTP, routes, the shapes of requests and responses.
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +39,7 @@ from qkv.data.batch import Batch
 from qkv.data.windows import Rows, merge_windows
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, FILLS, HAS_TASK, TRANSLATES, WRITES, Loading, Opened
-from qkv.models.folders.hub import ZOO, default_model, locate, shipped_models, shown_name, zoo_name
+from qkv.models.folders.hub import ZOO, locate, zoo_name
 from qkv.models.table import open_model
 from qkv.search.options import GenerateConfig
 from qkv.serve.batching import Batcher, ComputeGate, OverloadedError, Submission, UnavailableError, Work
@@ -57,6 +56,7 @@ from qkv.serve.runners import (
     work_of_items,
     work_of_rows,
 )
+from qkv.serve.settings import Call, ServeSettings, UnknownModelError, default_models, split_name
 from qkv.tasks.embed import merge_vectors
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Encoded
@@ -80,80 +80,9 @@ TASK_NAMES = {
     "choice": "multiple-choice",
 }
 """The tasks of qkv by the names of Hugging Face; the last has none there."""
-MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 SMALL_REQUEST = 4_000
 """Characters up to which a request is tokenized and decoded in the event loop: less than a switch of threads costs."""
-BATCH_TOKENS = {"cpu": 4096}
-BATCH_TOKENS_ELSEWHERE = 32_768
-QUEUED_BATCHES = 32
-"""Batches that the queue of a model holds, where the user does not say how many tokens."""
 Result = TypeVar("Result")
-
-
-class UnknownModelError(Exception):
-    """No model of this name is served."""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(
-            f"There is no model '{name:.80}' here.{did_you_mean(name[:80], known)} Served: {', '.join(known)}."
-        )
-        self.name, self.known = name, tuple(known)
-
-
-@dataclass(frozen=True)
-class ServeSettings:
-    host: str = "127.0.0.1"
-    port: int | None = None  # 0: any free one; None: 8080 or the next free one
-    token: str | None = None  # None: drawn if others can reach the server
-    max_body: int = 8 << 20  # bytes
-    max_batch_tokens: int | None = None  # None: what is fastest on the device, see BATCH_TOKENS
-    max_queue_tokens: int | None = None  # None: QUEUED_BATCHES batches
-    drain_delay: float = 1.0  # seconds between SIGTERM and the end of listening: time for load balancers to notice
-    drain_seconds: float = 20.0  # after that, for accepted requests to finish
-    threads: int | None = None  # for computing; None: one per core
-    precision: str = "fp32"  # of translation and generation on a CPU
-    allow_origins: tuple[str, ...] = ()
-    access_log: bool = True
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        for name in ("threads", "max_body", "max_batch_tokens", "max_queue_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"--{name.replace('_', '-')} must be 1 or more, not {value}.")
-        for name in ("drain_delay", "drain_seconds"):
-            value = getattr(self, name)
-            if not 0 <= value <= 86_400:
-                raise InputError(f"--{name.replace('_', '-')} must be 0 to 86400 seconds, not {value}.")
-        if self.max_queue_tokens is not None and self.max_queue_tokens < self.batch_tokens:
-            raise InputError(
-                f"--max-queue-tokens {self.max_queue_tokens:,} is less than one batch of {self.batch_tokens:,} tokens "
-                "(--max-batch-tokens)."
-            )
-
-    @property
-    def batch_tokens(self) -> int:
-        """`max_batch_tokens`, or the default of the device."""
-        return self.max_batch_tokens or BATCH_TOKENS.get(device_named(self.device).type, BATCH_TOKENS_ELSEWHERE)
-
-    @property
-    def queue_tokens(self) -> int:
-        """`max_queue_tokens`, or the default."""
-        return self.max_queue_tokens or QUEUED_BATCHES * self.batch_tokens
-
-
-@dataclass
-class Call:
-    """One request: what is known of it while it is computed."""
-
-    receive: Receive | None = None  # watched: a client that has left has its rows dropped from the queue
-    n_tokens: int = 0  # computed; each window counts
-    n_windows: int = 0
-    truncated: bool = False  # a text was cut because the client asked for it
-    n_characters: int = 0
-    tokenise_s: float = 0.0
-    queue_s: float = 0.0
-    inference_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -514,7 +443,10 @@ class Served:
                 example["pair"] = "a 一"
             await self.predict([example], call)
         if self._model is not None:
-            await self.embed(["a 一", "一"], call, pooling="mean")
+            encodes = self.opened.ability(ENCODES)
+            own = sorted(set(encodes.tokenizer.vocabulary.values()) - set(encodes.tokenizer.special_ids))
+            known = torch.tensor(own)[encodes.has_vector(torch.tensor(own))]
+            await self.embed([known[:2].tolist(), known[:1].tolist()], call, pooling="mean")
             if self.opened.has(FILLS):
                 mask = self._model.tokenizer.token(self.opened.ability(FILLS).mask_id)
                 await self.fill([f"a {mask} 一"], call, k=1)
@@ -645,32 +577,6 @@ def resolve_decoding(own: GenerateConfig, wanted: dict[str, Any]) -> GenerateCon
     elif "beams" not in wanted and isinstance(n_best := wanted.get("n_best"), int):
         start["beams"] = max(own.beams, n_best)
     return GenerateConfig.of(start | wanted)
-
-
-def default_models() -> list[str]:
-    """The models of the zoo that are served without a MODEL: the default of each ability that answers requests."""
-    needs = [("encodes",), ("fills",), ("writes",), ("translates", "en", "zh"), ("translates", "zh", "en")]
-    found = dict.fromkeys(default_model(*need) for need in needs)
-    shipped = shipped_models()
-    return [name for name in found if name in shipped] or [next(iter(found))]
-
-
-def split_name(given: str) -> tuple[str, str]:
-    """NAME=MODEL → the name in URLs, and the model; the name is that of the folder, run or model if there is none.
-
-    >>> split_name("nli=runs/a"), split_name("runs/mails"), split_name("hf:BAAI/bge-m3@main")
-    (('nli', 'runs/a'), ('mails', 'runs/mails'), ('BAAI/bge-m3', 'hf:BAAI/bge-m3@main'))
-    """
-    name, equals, model = given.partition("=")
-    if not equals or os.path.isdir(given):
-        model = given
-        name = given.removeprefix("hf:").partition("@")[0] if given.startswith("hf:") else shown_name(given)
-    if not MODEL_NAME.fullmatch(name):
-        raise InputError(
-            f"'{name}' cannot be the name of a model in URLs: use letters, digits, '.', '_' and '-', as in "
-            f"mymodel={model}."
-        )
-    return name, model
 
 
 class Models:

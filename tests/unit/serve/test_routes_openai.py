@@ -143,7 +143,7 @@ def test_models(client: AppClient) -> None:
         ("embeddings", {"input": "a", "encoding_format": "bytes"}, "encoding_format", "base64"),
         ("embeddings", {"input": "a", "dimensions": 8}, "dimensions", "not trained for fewer"),
         ("embeddings", {"input": "a", "dimension": 8}, "dimension", "Did you mean 'dimensions'"),
-        ("embeddings", {"input": "a", "model": "en-zh"}, None, "does translation"),
+        ("embeddings", {"input": "a", "model": "en-zh"}, "model", "does translation"),
         ("completions", {"prompt": "a", "logprobs": 2}, "logprobs", "not kept"),
         ("completions", {"prompt": "a", "logit_bias": {"5": 1}}, "logit_bias", "not supported"),
         ("completions", {"prompt": "a", "frequency_penalty": 0.5}, "frequency_penalty", "repetition_penalty"),

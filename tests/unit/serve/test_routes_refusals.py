@@ -49,8 +49,11 @@ def test_before_a_request_is_routed(served_models: Models, client: AppClient, fa
     assert client.post(path, body).status == 200
     locked = AppClient(served_models, token="open-sesame")
     missing = locked.post(path, body)
-    assert missing.status == 401 and missing.headers["www-authenticate"] == "Bearer"
-    assert "Authorization: Bearer" in sentence(family, missing)
+    if family == "libre":  # its clients send the token as a field
+        assert missing.status == 403 and "API key" in sentence(family, missing)
+    else:
+        assert missing.status == 401 and missing.headers["www-authenticate"] == "Bearer"
+        assert "Authorization: Bearer" in sentence(family, missing)
     assert locked.post(path, body, authorization="Bearer open-sesame").status == 200
     assert client.post(path, body, authorization="Bearer anything").status == 200  # no token is needed here
     for headers, status in (
@@ -145,12 +148,34 @@ def test_load(client: AppClient, family: str, monkeypatch: pytest.MonkeyPatch) -
     assert fault.status == 500 and "bug in qkv" in sentence(family, fault) and b"secret" not in fault.body
 
 
+@pytest.mark.parametrize("family", PATHS)
+def test_more_text_than_could_be_queued(client: AppClient, family: str) -> None:
+    """Refused before it is tokenized, which would take seconds."""
+    name = next(name for name, value in GOOD[family].items() if value == "a")
+    got = client.post(PATHS[family], GOOD[family] | {name: "a b " * 1_900_000})
+    assert got.status == (422 if family in ("hf", "tei", "jina") else 400)
+    assert "7,600,0" in sentence(family, got) and "1,048,576" in sentence(family, got)
+
+
 def test_paths_without_a_route(client: AppClient) -> None:
     assert client.post("/v1/chat/completions", {}).json["error"]["code"] == "no_page"
     assert "error" in client.post("/models/topics/pipeline", {"inputs": "a"}).json
     assert client.get("/nothing").json["error_type"] == "Validation"
     other = client.get("/embed")
     assert other.status == 405 and other.headers["allow"] == "POST" and "takes POST" in other.json["error"]
+
+
+def test_the_key_of_libretranslate_is_the_token(served_models: Models) -> None:
+    locked = AppClient(served_models, token="open-sesame")
+    body = GOOD["libre"] | {"api_key": "open-sesame"}
+    assert locked.post("/translate", body).status == 200
+    assert locked.post("/translate", b"q=a&source=en&target=zh&api_key=open-sesame").status == 200
+    assert locked.post("/detect", {"q": "a", "api_key": "open-sesame"}).status == 200
+    assert locked.get("/languages").status == 200
+    for wrong in ({"api_key": "sesame"}, {"api_key": None}, {"api_key": ["open-sesame"]}, {"token": "open-sesame"}):
+        assert locked.post("/translate", GOOD["libre"] | wrong).status == 403
+    assert locked.post("/embed", GOOD["tei"] | {"api_key": "open-sesame"}).status == 401
+    assert locked.get("/translate").status == 401
 
 
 def test_health_needs_no_token(served_models: Models) -> None:

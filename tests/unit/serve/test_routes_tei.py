@@ -105,9 +105,8 @@ def test_tokens_there_and_back(client: AppClient) -> None:
 
 
 def test_more_tokens_than_the_server_takes(client: AppClient) -> None:
-    for text in ("a " * 140_000, "a " * 1_000_000):
-        got = client.post("/tokenize", {"inputs": text})
-        assert got.status == 422 and "131,072 tokens" in got.json["error"]
+    got = client.post("/tokenize", {"inputs": "a " * 140_000})
+    assert got.status == 422 and "131,072 tokens" in got.json["error"]
     assert len(client.post("/tokenize", {"inputs": "a " * 9000}).json[0]) == 9002
 
 

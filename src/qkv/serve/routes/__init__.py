@@ -20,7 +20,7 @@ def build_models_app(
     models: Models, settings: ServeSettings, token: str | None, cookie: str, others: Sequence[BaseRoute] = ()
 ) -> ASGIApp:
     """A plain ASGI callable. `others` are the front page, and the page of `qkv look` as a mount."""
-    access = Access(token, cookie, settings.allow_origins, operation.OPEN_PATHS)
+    access = Access(token, cookie, settings.allow_origins, operation.OPEN_PATHS, libretranslate.KEY_PATHS)
     return build_app(build_routes(models, settings, others), access, convention_of)
 
 

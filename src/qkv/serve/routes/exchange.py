@@ -1,6 +1,6 @@
 """One request and its answer: the body, the model, refusals in the family's convention, headers, the log's fields.
 
-    async def embed(exchange: Exchange) -> Response:
+    async def embed_inputs(exchange: Exchange) -> Response:
         served = exchange.use("feature-extraction")
         found = await served.embed(exchange.fields.texts("inputs"), exchange.call)
         …
@@ -26,7 +26,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from qkv.errors import InputError
-from qkv.serve.app import RefusedError, read_body
+from qkv.serve.app import KEY_CHECK, RefusedError, read_body
 from qkv.serve.conventions import Refused, convention_of
 from qkv.serve.fields import BodyError, FieldError, Fields, parse_json
 from qkv.serve.journal import CLIENT_LEFT
@@ -68,7 +68,8 @@ class Exchange:
         if needed and task not in served.tasks:
             can = f"The model '{served.name}' does {', '.join(served.tasks)}, and not {task}."
             others = [one.name for one in self.models if task in one.tasks]
-            raise InputError(f"{can} Ask {' or '.join(others)}." if others else f"{can} No model here does.")
+            advice = f"Ask {' or '.join(others)}." if others else "No model here does."
+            raise FieldError("task", f"{can} {advice}", "model")
         return served
 
     def refusal(self, error: Exception) -> RefusedError:
@@ -81,9 +82,8 @@ class Exchange:
         if isinstance(error, OverloadedError):
             seconds = max(1.0, error.retry_after)
             headers = {"Retry-After": str(math.ceil(seconds)), "Retry-After-Ms": str(math.ceil(1000 * seconds))}
-            about = {"retry_after": math.ceil(seconds)}
             code = HTTPStatus.TOO_MANY_REQUESTS
-            return RefusedError(code, "overloaded", message, about, headers=headers, convention=convention)
+            return RefusedError(code, "overloaded", message, headers=headers, convention=convention)
         if isinstance(error, UnavailableError):
             headers = {"Retry-After": "1"}
             code = HTTPStatus.SERVICE_UNAVAILABLE
@@ -94,7 +94,8 @@ class Exchange:
             return RefusedError(HTTPStatus.BAD_REQUEST, error.code, message, convention=convention)
         if isinstance(error, FieldError):
             status = HTTPStatus.BAD_REQUEST if error.code == "empty" else convention.invalid
-            return RefusedError(status, error.code, message, {"field": error.field}, convention=convention)
+            about = {"field": error.field} if error.field else {}
+            return RefusedError(status, error.code, message, about, convention=convention)
         return RefusedError(convention.invalid, "input", message, convention=convention)
 
     def finish(self) -> None:
@@ -132,14 +133,20 @@ def endpoint(
     *,
     method: str = "POST",
     parse: Callable[[bytes], dict[str, Any]] = parse_json,
+    key: str = "",
 ) -> Route:
-    """The route of a handler; a body is read for POST alone."""
+    """The route of a handler; a body is read for POST alone. `key` is the field that may have the token."""
 
     async def answer(request: Request) -> Response:
         exchange = Exchange(request, models, path)
         try:
             if method == "POST":
-                exchange.fields = Fields(parse(await read_body(request, settings.max_body)))
+                body = await read_body(request, settings.max_body)
+                fields = parse(body)
+                _check_key(request, fields.get(key))
+                if len(body) > (most := CHARACTERS_PER_TOKEN * settings.queue_tokens):
+                    _check_characters(fields, most)
+                exchange.fields = Fields(fields)
             response = await handle(exchange)
         except Refusable as error:
             raise exchange.refusal(error) from error
@@ -154,6 +161,37 @@ def endpoint(
         return response
 
     return Route(path, answer, methods=[method])
+
+
+def _check_key(request: Request, given: Any) -> None:
+    """Refuse a request that came without the token in its headers and in its body (`Access.key_paths`)."""
+    is_token = request.scope.get(KEY_CHECK)
+    if is_token is not None and not (isinstance(given, str) and is_token(given)):
+        raise RefusedError(HTTPStatus.FORBIDDEN, "token", "The API key is missing or wrong: it is the server's token.")
+
+
+CHARACTERS_PER_TOKEN = 8
+"""More than texts have. A request with so many for each token that a queue holds is refused before it is tokenized,
+which would take seconds."""
+
+
+def _check_characters(fields: Mapping[str, Any], most: int) -> None:
+    if (n := count_characters(fields)) > most:
+        limit = f"this server takes {most:,} at most, {CHARACTERS_PER_TOKEN} for each token of --max-queue-tokens"
+        raise FieldError("too_long", f"The request has {n:,} characters, and {limit}. Send fewer or shorter texts.")
+
+
+def count_characters(value: Any) -> int:
+    """Of all strings.
+
+    >>> count_characters({"inputs": ["你好", "abc"], "top_k": 3})
+    5
+    """
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(count_characters, value.values()))
+    return sum(map(count_characters, value)) if isinstance(value, list) else 0
 
 
 SMALL_REQUEST = 4_000

@@ -13,7 +13,9 @@ Where the task leaves a choice:
                             never listed, whatever `ignore_labels` says
     question-answering      without `handle_impossible_answer`, as the model was trained: an answer may be "" at 0
     feature-extraction      without `normalize`, as the folder says
-    text-generation         the text without the prompt, unless `return_full_text`; greedy without options of sampling
+    text-generation         the text without the prompt, unless `return_full_text`; greedy without options of sampling.
+                            `details` say why it ended and how long it is, and list no tokens; streams have parts in
+                            whole characters, not tokens
     multiple-choice         ours, since there is no such task there: {"text", "question", "choices"}
 A parameter that would change the answer and is not supported is refused.
 """
@@ -33,13 +35,13 @@ from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list, rep
 from qkv.serve.routes.vectors import (
     ENCODING_FORMATS,
     cosines,
-    embed,
+    embed_inputs,
+    list_tokens,
     read_dimensions,
     read_inputs,
     reply_vectors,
-    tokenize,
 )
-from qkv.serve.routes.writing import Completion, Writing, read_seed, stream, write
+from qkv.serve.routes.writing import Completion, Writing, read_seed, stream_text, write_texts
 from qkv.serve.served import Models, Served, ServeSettings
 from qkv.tasks.answer import AnswerResult
 from qkv.tasks.choice import ChoiceResult
@@ -84,7 +86,7 @@ def routes(models: Models, settings: ServeSettings) -> list[Route]:
 
 
 STARTED = int(time.time())
-NAMES = {
+_NAMES = {
     "beams": "num_beams",
     "n_best": "num_return_sequences",
     "sample": "do_sample",
@@ -162,12 +164,12 @@ async def _classify(exchange: Exchange, served: Served, parameters: Fields) -> R
     return reply_list(results, lambda one: write(one)[:top_k], 4 * len(write(results[0])))
 
 
-Labelled = list[dict[str, Any]]
+LabelList = list[dict[str, Any]]
 
 
 async def classify(
     exchange: Exchange, served: Served, inputs: Sequence[Any], function: str | None, truncate: bool
-) -> tuple[Sequence[Any], Callable[[Any], Labelled]]:
+) -> tuple[Sequence[Any], Callable[[Any], LabelList]]:
     """The results, and what writes the labels of one; with a function, of the raw scores."""
     if function is None:
         results = await served.predict(inputs, exchange.call, truncate=truncate)
@@ -203,7 +205,7 @@ def _read_text_or_pair(one: Any, where: str) -> Any:
     return require_text(one, where)
 
 
-def list_labels(served: Served, result: Any) -> Labelled:
+def list_labels(served: Served, result: Any) -> LabelList:
     """The labels of a text, most probable first, as `Model.predict` has them."""
     if isinstance(result, Classification):
         return [
@@ -222,7 +224,7 @@ def label_names(served: Served, number: int) -> list[str]:
     return names if len(names) == number else [f"LABEL_{at}" for at in range(number)]
 
 
-def label_scores(served: Served, scores: Any, function: str) -> Labelled:
+def label_scores(served: Served, scores: Any, function: str) -> LabelList:
     """Raw scores (L,) or a function of them, largest first."""
     values = np.asarray(scores, np.float64)
     if function == "softmax":
@@ -246,10 +248,10 @@ async def _tag(exchange: Exchange, served: Served, parameters: Fields) -> Respon
     truncate = _read_truncate(parameters)
     fields.done()
     results: list[TagResult] = await served.predict(texts, exchange.call, truncate=truncate)
-    encoded = await tokenize(exchange, served, texts, True) if strategy == "none" else []
+    encoded = await list_tokens(exchange, served, texts, True) if strategy == "none" else []
     key = "entity" if strategy == "none" else "entity_group"
 
-    def write_one(at: int) -> Labelled:
+    def write_one(at: int) -> LabelList:
         found = _write_pieces(results[at], encoded[at], texts[at]) if encoded else _write_entities(results[at])
         return [one for one in found if one[key] not in ignored]
 
@@ -411,7 +413,7 @@ async def _extract(exchange: Exchange, served: Served, parameters: Fields) -> Re
     truncate = where.flag("truncate", False)
     direction = where.choice("truncation_direction", ("left", "right", "Left", "Right"), "right").lower()
     fields.done()
-    found = await embed(
+    found = await embed_inputs(
         exchange,
         served,
         inputs,
@@ -455,7 +457,7 @@ async def _translate(exchange: Exchange, served: Served, parameters: Fields) -> 
         inner.ignore(name)
         options[NAMES_ELSEWHERE.get(name, name)] = value
     fields.done()
-    n_best, exchange.names = options.pop("n_best", 1), NAMES
+    n_best, exchange.names = options.pop("n_best", 1), _NAMES
     found = await served.translate(texts, exchange.call, n_best=n_best, split=n_best == 1, **options)
 
     def write_one(one: Any) -> Any:
@@ -524,7 +526,7 @@ def _read_writing(parameters: Fields) -> Writing:
     return Writing(options, tuple(filter(None, stop)), n)
 
 
-REASONS = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
+_REASONS = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 
 
 async def _generate(exchange: Exchange, served: Served, parameters: Fields) -> Response:
@@ -532,20 +534,20 @@ async def _generate(exchange: Exchange, served: Served, parameters: Fields) -> R
     prompts, many = fields.texts("inputs", blank=True), isinstance(fields.raw("inputs"), list)
     whole = parameters.flag("return_full_text", False)
     details = parameters.flag("details", False)
-    how, exchange.names = _read_writing(parameters), NAMES
+    how, exchange.names = _read_writing(parameters), _NAMES
     streamed = fields.flag("stream", False)
     fields.done()
     if streamed:
         if len(prompts) > 1 or how.options["n_best"] > 1:
             raise FieldError("unsupported", "'stream' is for one prompt and one text.", "stream")
         return await reply_stream(exchange, _stream_tokens(exchange, served, prompts[0], how, whole))
-    found = await write(served, prompts, exchange.call, how)
+    found = await write_texts(served, prompts, exchange.call, how)
 
     def write_one(prompt: str, one: Completion) -> dict[str, Any]:
         said: dict[str, Any] = {"generated_text": prompt + one.text if whole else one.text}
         if details:
             said["details"] = {
-                "finish_reason": REASONS[one.reason or "length"],
+                "finish_reason": _REASONS[one.reason or "length"],
                 "generated_tokens": one.n_tokens,
                 "seed": how.seed,
                 "prefill": [],
@@ -562,7 +564,7 @@ async def _stream_tokens(
 ) -> AsyncIterator[Mapping[str, Any]]:
     """Parts of the text in the shape of tokens; the last has the whole text and why it ended."""
     written, index = "", 0
-    async for part in stream(served, prompt, exchange.call, how):
+    async for part in stream_text(served, prompt, exchange.call, how):
         index += 1
         written += part.text
         token = {"id": None, "text": part.text, "logprob": None, "special": False}  # it may be several tokens
@@ -570,7 +572,7 @@ async def _stream_tokens(
         if part.reason is not None:
             event["generated_text"] = prompt + written if whole else written
             event["details"] = {
-                "finish_reason": REASONS[part.reason],
+                "finish_reason": _REASONS[part.reason],
                 "generated_tokens": part.n_tokens,
                 "input_length": part.n_prompt_tokens,
                 "seed": how.seed,

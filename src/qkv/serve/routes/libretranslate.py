@@ -13,13 +13,15 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from qkv.errors import InputError
 from qkv.serve.fields import FieldError, Fields, parse_form
 from qkv.serve.routes.exchange import Exchange, endpoint, reply
 from qkv.serve.routes.huggingface import languages_of
 from qkv.serve.served import Models, Served, ServeSettings
 from qkv.text.languages import Letters, base_of, detect_language, in_latin, language_name
 
+KEY_PATHS = frozenset({"/translate", "/detect"})
+"""Whose clients send the token as a field."""
+KEY = "api_key"
 TASK = "translation"
 AUTO = "auto"
 MOST_ALTERNATIVES = 10
@@ -27,8 +29,8 @@ MOST_ALTERNATIVES = 10
 
 def routes(models: Models, settings: ServeSettings) -> list[Route]:
     return [
-        endpoint("/translate", _translate, models, settings, parse=parse_form),
-        endpoint("/detect", _detect, models, settings, parse=parse_form),
+        endpoint("/translate", _translate, models, settings, parse=parse_form, key=KEY),
+        endpoint("/detect", _detect, models, settings, parse=parse_form, key=KEY),
         endpoint("/languages", _list_languages, models, settings, method="GET"),
     ]
 
@@ -47,7 +49,7 @@ async def _translate(exchange: Exchange) -> Response:
         message = "'format' html is not supported: tags would be translated as words. Send plain text."
         raise FieldError("unsupported", message, "format")
     alternatives = _read_number(fields, "alternatives")
-    fields.ignore("api_key", "secret")
+    fields.ignore(KEY, "secret")
     fields.done()
     detected = [_detected(text, target, exchange.models) for text in texts] if source == AUTO else []
     sources = [one["language"] for one in detected] or [source] * len(texts)
@@ -96,7 +98,8 @@ def _choose(exchange: Exchange, source: str, target: str) -> Served:
         name = translators["", ""]
     if name is None:
         known = ", ".join(f"{one} → {other}" for one, other in translators)
-        raise InputError(f"{language_name(source)} → {language_name(target)} is not served here. Served: {known}.")
+        message = f"{language_name(source)} → {language_name(target)} is not served here. Served: {known}."
+        raise FieldError("language", message, "target")
     return exchange.use(TASK, name.name)
 
 
@@ -117,7 +120,7 @@ def _confidence(text: str, code: str) -> float:
 
 async def _detect(exchange: Exchange) -> Response:
     text = exchange.fields.text("q")
-    exchange.fields.ignore("api_key")
+    exchange.fields.ignore(KEY)
     exchange.fields.done()
     code = detect_language(text)
     return reply([{"confidence": _confidence(text, code), "language": code}] if code else [])

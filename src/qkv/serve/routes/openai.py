@@ -20,21 +20,21 @@ from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list, rep
 from qkv.serve.routes.huggingface import describe_served
 from qkv.serve.routes.vectors import (
     ENCODING_FORMATS,
-    decode,
-    embed,
+    decode_ids,
+    embed_inputs,
+    list_tokens,
     read_dimensions,
     read_inputs,
-    tokenize,
     write_vector,
 )
-from qkv.serve.routes.writing import Completion, Writing, read_seed, stream, write
+from qkv.serve.routes.writing import Completion, Writing, read_seed, stream_text, write_texts
 from qkv.serve.served import Models, Served, ServeSettings
 
 DEFAULT_TOKENS = 16
 MOST_CHOICES = 64
 MOST_STOPS = 4
-NAMES = {"max_length": "max_tokens", "n_best": "n"}
-REASONS = {"end": "stop", "stop": "stop", "length": "length"}
+_NAMES = {"max_length": "max_tokens", "n_best": "n"}
+_REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 
 
 def routes(models: Models, settings: ServeSettings) -> list[Route]:
@@ -71,7 +71,7 @@ async def _embed(exchange: Exchange) -> Response:
     truncate = fields.flag("truncate", False)
     fields.ignore("user")
     fields.done()
-    found = await embed(exchange, served, inputs, normalize=True, dimensions=dimensions, truncate=truncate)
+    found = await embed_inputs(exchange, served, inputs, normalize=True, dimensions=dimensions, truncate=truncate)
 
     def write_one(index: int) -> dict[str, Any]:
         return {"object": "embedding", "index": index, "embedding": write_vector(found.vectors[index], encoding)}
@@ -98,7 +98,7 @@ async def _embed(exchange: Exchange) -> Response:
 async def _complete(exchange: Exchange) -> Response:
     fields = exchange.fields
     served = exchange.use("text-generation", fields.maybe_text("model"))
-    exchange.names = NAMES
+    exchange.names = _NAMES
     prompts = await _read_prompts(exchange, served)
     how, echo = _read_writing(fields), fields.flag("echo", False)
     streamed = fields.flag("stream", False)
@@ -114,7 +114,7 @@ async def _complete(exchange: Exchange) -> Response:
     if streamed:
         chunks = _stream_chunks(exchange, served, prompts, how, echo)
         return await reply_stream(exchange, _with_usage(chunks, begin, with_usage), "[DONE]")
-    found = await write(served, prompts, exchange.call, how)
+    found = await write_texts(served, prompts, exchange.call, how)
     choices = [
         _write_choice(number * how.n + at, prompt * echo + one.text, one.reason)
         for number, (prompt, texts) in enumerate(zip(prompts, found, strict=True))
@@ -134,8 +134,8 @@ async def _read_prompts(exchange: Exchange, served: Served) -> list[str]:
     rows = [found] if is_ids(found) else found
     if not isinstance(rows, list) or not rows or not all(map(is_ids, rows)):
         raise fields.wrong("prompt", "a text, a list of texts, or token ids")
-    texts = decode(served, rows, "prompt", skip_special=False)
-    for number, (row, one) in enumerate(zip(rows, await tokenize(exchange, served, texts, False), strict=True)):
+    texts = decode_ids(served, rows, "prompt", skip_special=False)
+    for number, (row, one) in enumerate(zip(rows, await list_tokens(exchange, served, texts, False), strict=True)):
         if one.ids != row:
             name = f"prompt[{number}]" if rows is found else "prompt"
             message = f"The token ids of '{name}' are not what the model makes of a text. Send the text instead."
@@ -176,7 +176,7 @@ def _read_writing(fields: Fields) -> Writing:
 
 
 def _write_choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
-    ended = None if reason is None else REASONS[reason]
+    ended = None if reason is None else _REASONS[reason]
     return {"index": index, "text": text, "logprobs": None, "finish_reason": ended}
 
 
@@ -195,11 +195,11 @@ async def _stream_chunks(
             for at in range(how.n):
                 yield _write_choice(number * how.n + at, prompt, None), 0, 0
         if how.options["n_best"] == 1:
-            async for part in stream(served, prompt, exchange.call, how):
+            async for part in stream_text(served, prompt, exchange.call, how):
                 read, written = (0, 0) if part.reason is None else (part.n_prompt_tokens, part.n_tokens)
                 yield _write_choice(number, part.text, part.reason), read, written
             continue
-        texts: list[Completion] = (await write(served, [prompt], exchange.call, how))[0]
+        texts: list[Completion] = (await write_texts(served, [prompt], exchange.call, how))[0]
         for at, one in enumerate(texts):
             yield (
                 _write_choice(number * how.n + at, one.text, one.reason),

@@ -13,8 +13,8 @@ from qkv.serve.openapi import describe_api
 from qkv.serve.routes.exchange import Exchange, endpoint, reply
 from qkv.serve.served import Models, ServeSettings
 
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/health", "/ping"})
-"""Answered without a token, as load balancers ask."""
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/health", "/ping", "/languages"})
+"""Answered without a token, as load balancers and LibreTranslate's clients ask."""
 
 
 def routes(models: Models, settings: ServeSettings) -> list[Route]:

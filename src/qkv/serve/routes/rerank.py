@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from starlette.responses import Response
 from starlette.routing import Route
 
-from qkv.errors import InputError
 from qkv.serve.fields import FieldError, Fields, require_text
 from qkv.serve.routes.exchange import Exchange, endpoint, reply
-from qkv.serve.routes.vectors import cosines, tokenize
+from qkv.serve.routes.vectors import cosines, list_tokens
 from qkv.serve.served import Models, Served, ServeSettings
 from qkv.tasks.classify import Classification, PredictedLabels
 
@@ -45,7 +44,7 @@ async def rerank(exchange: Exchange) -> Response:
     fields.ignore("priority", "user")
     fields.done()
     read = documents if most is None else await _shorten(exchange, served, documents, most)
-    scores = await score(exchange, served, query, read, truncate=truncate)
+    scores = await score_texts(exchange, served, query, read, truncate=truncate)
     order = np.argsort(-scores, kind="stable")[:top_n].tolist()
     results = [
         {"index": at, "relevance_score": float(scores[at])}
@@ -74,7 +73,7 @@ def _read_documents(fields: Fields) -> list[str]:
 async def _shorten(exchange: Exchange, served: Served, texts: Sequence[str], most: int) -> list[str]:
     """Each text up to its `most`th token."""
     found = []
-    for text, encoded in zip(texts, await tokenize(exchange, served, texts, False), strict=True):
+    for text, encoded in zip(texts, await list_tokens(exchange, served, texts, False), strict=True):
         cut = len(encoded.ids) > most
         exchange.call.truncated |= cut
         found.append(text[: encoded.offsets[most - 1][1]] if cut else text)
@@ -88,11 +87,12 @@ def choose_reranker(exchange: Exchange, name: str | None) -> Served:
     served = exchange.use("feature-extraction", name, needed=False)
     if not served.is_reranker and "feature-extraction" not in served.tasks:
         can = ", ".join(served.tasks)
-        raise InputError(f"The model '{served.name}' does {can}: it can neither compare two texts nor embed them.")
+        message = f"The model '{served.name}' does {can}: it can neither compare two texts nor embed them."
+        raise FieldError("task", message, "model")
     return served
 
 
-async def score(
+async def score_texts(
     exchange: Exchange,
     served: Served,
     query: str,

@@ -16,15 +16,15 @@ from qkv.serve.fields import FieldError, is_ids, require_text, require_texts
 from qkv.serve.listen import ManyConnections
 from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list
 from qkv.serve.routes.huggingface import classify
-from qkv.serve.routes.rerank import choose_reranker, rerank, score
+from qkv.serve.routes.rerank import choose_reranker, rerank, score_texts
 from qkv.serve.routes.vectors import (
     cosines,
-    decode,
-    embed,
+    decode_ids,
+    embed_inputs,
+    list_tokens,
     read_dimensions,
     read_inputs,
     reply_vectors,
-    tokenize,
 )
 from qkv.serve.served import Models, ServeSettings
 
@@ -57,7 +57,7 @@ async def _embed(exchange: Exchange) -> Response:
     fields.refuse("prompt_name", "put the prompt before the text yourself.")
     dimensions = read_dimensions(fields, served)
     fields.done()
-    found = await embed(
+    found = await embed_inputs(
         exchange,
         served,
         inputs,
@@ -121,7 +121,7 @@ async def _rerank(exchange: Exchange) -> Response:
     returned = fields.flag("return_text", False)
     fields.refuse("truncation_direction", "it cuts at the right.", "right", "Right")
     fields.done()
-    scores = await score(exchange, served, query, texts, truncate=truncate, raw=raw)
+    scores = await score_texts(exchange, served, query, texts, truncate=truncate, raw=raw)
     order: list[int] = np.argsort(-scores, kind="stable").tolist()
     return reply_list(
         order, lambda at: {"index": at, "score": float(scores[at])} | ({"text": texts[at]} if returned else {})
@@ -158,7 +158,7 @@ async def _tokenize(exchange: Exchange) -> Response:
             for id, token, (start, end) in zip(one.ids, one.tokens, one.offsets, strict=True)
         ]
 
-    found = await tokenize(exchange, served, texts, special)
+    found = await list_tokens(exchange, served, texts, special)
     return reply_list(range(len(texts)), write_one, 5 * max(len(one.ids) for one in found))
 
 
@@ -177,7 +177,7 @@ async def _decode(exchange: Exchange) -> Response:
         raise fields.wrong("ids", "a list of token ids, or of such lists")
     skip = fields.flag("skip_special_tokens", True)
     fields.done()
-    return reply(decode(served, rows, "ids", skip))
+    return reply(decode_ids(served, rows, "ids", skip))
 
 
 async def _show(exchange: Exchange) -> Response:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from starlette.responses import Response
 
 from qkv.api.embedder import Embeddings, scale_to_unit
-from qkv.errors import InputError
 from qkv.serve.fields import FieldError, Fields, is_ids, require_texts
-from qkv.serve.routes.exchange import Exchange, reply_list, work_aside
+from qkv.serve.routes.exchange import Exchange, count_characters, reply_list, work_aside
 from qkv.serve.served import Served
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -37,26 +36,18 @@ def read_inputs(fields: Fields, name: str) -> list[str] | list[list[int]]:
     return require_texts(found, fields.name(name))
 
 
-CHARACTERS_PER_TOKEN = 8
-"""More than texts have; a request with more characters than that is refused before it is tokenized."""
-
-
-async def tokenize(exchange: Exchange, served: Served, texts: Sequence[str], special: bool) -> list[Encoded]:
+async def list_tokens(exchange: Exchange, served: Served, texts: Sequence[str], special: bool) -> list[Encoded]:
     """The tokens of texts, if the model has a tokenizer of ours; as many as the queue would hold."""
     _need_tokenizer(served)
-    most, n_characters = exchange.models.settings.queue_tokens, sum(map(len, texts))
-    found: list[Encoded] = []
-    if n_characters <= CHARACTERS_PER_TOKEN * most:
-        found = await work_aside(n_characters, lambda: served.tokenize(texts, special=special))
-    if not found or sum(len(one.ids) for one in found) > most:
-        raise InputError(
-            f"The request has more than {most:,} tokens, the limit of this server (--max-queue-tokens). Send fewer or "
-            "shorter texts in one request."
-        )
+    most, size = exchange.models.settings.queue_tokens, count_characters(list(texts))
+    found = await work_aside(size, lambda: served.tokenize(texts, special=special))
+    if sum(len(one.ids) for one in found) > most:
+        message = f"The request has more than {most:,} tokens, the limit of this server (--max-queue-tokens)."
+        raise FieldError("too_long", f"{message} Send fewer or shorter texts in one request.")
     return found
 
 
-def decode(served: Served, rows: Sequence[Sequence[int]], name: str, skip_special: bool) -> list[str]:
+def decode_ids(served: Served, rows: Sequence[Sequence[int]], name: str, skip_special: bool) -> list[str]:
     """The texts of token ids; `name` is what messages call them."""
     size = _need_tokenizer(served).size
     if (wrong := next((one for row in rows for one in row if one >= size), None)) is not None:
@@ -67,7 +58,8 @@ def decode(served: Served, rows: Sequence[Sequence[int]], name: str, skip_specia
 def _need_tokenizer(served: Served) -> Tokenizer:
     found = served.opened.tokenizer
     if not isinstance(found, Tokenizer):
-        raise InputError(f"The tokens of {served.name} cannot be asked for: it has two vocabularies of its own.")
+        message = f"The tokens of {served.name} cannot be asked for: it has two vocabularies of its own."
+        raise FieldError("task", message, "model")
     return found
 
 
@@ -86,7 +78,7 @@ def read_dimensions(fields: Fields, served: Served) -> int | None:
     raise FieldError("unsupported", message, name)
 
 
-async def embed(
+async def embed_inputs(
     exchange: Exchange,
     served: Served,
     inputs: Sequence[str] | Sequence[Sequence[int]],

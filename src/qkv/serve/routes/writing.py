@@ -44,10 +44,10 @@ class Completion(NamedTuple):
     n_prompt_tokens: int = 0
 
 
-def cut(text: str, stop: Sequence[str]) -> tuple[str, bool]:
+def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, bool]:
     """The text before the first string of `stop`, and whether there is one.
 
-    >>> cut("one\\ntwo.", ["\\n", "."])
+    >>> cut_at_stop("one\\ntwo.", ["\\n", "."])
     ('one', True)
     """
     at = min((found for one in stop if (found := text.find(one)) >= 0), default=-1)
@@ -55,12 +55,12 @@ def cut(text: str, stop: Sequence[str]) -> tuple[str, bool]:
 
 
 def complete(found: GeneratedText, stop: Sequence[str]) -> Completion:
-    text, stopped = cut(found.text, stop)
+    text, stopped = cut_at_stop(found.text, stop)
     reason = "stop" if stopped else "end" if found.finished else "length"
     return Completion(text, reason, found.n_tokens, found.n_prompt_tokens)
 
 
-async def write(served: Served, prompts: Sequence[str], call: Call, how: Writing) -> list[list[Completion]]:
+async def write_texts(served: Served, prompts: Sequence[str], call: Call, how: Writing) -> list[list[Completion]]:
     """The texts of every prompt, best first."""
     found = await served.generate(prompts, call, **how.options)
     return [[complete(one, how.stop) for one in texts[: how.n]] for texts in found]
@@ -79,7 +79,7 @@ class Held:
 
     def add(self, part: str) -> str:
         """What can be shown."""
-        whole, self.ended = cut(self.kept + part, self.stop)
+        whole, self.ended = cut_at_stop(self.kept + part, self.stop)
         if self.ended:
             self.kept = ""
             return whole
@@ -101,7 +101,7 @@ def _overlap(text: str, stop: str) -> int:
     return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)
 
 
-async def stream(served: Served, prompt: str, call: Call, how: Writing) -> AsyncIterator[Completion]:
+async def stream_text(served: Served, prompt: str, call: Call, how: Writing) -> AsyncIterator[Completion]:
     """One text in parts; the last one has the reason why it ended."""
     held = Held(how.stop)
     n_tokens = n_prompt = 0

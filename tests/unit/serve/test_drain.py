@@ -1,0 +1,158 @@
+"""The end of a server: what a signal begins, what is still answered, what a second one does."""
+
+import asyncio
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from qkv.errors import InputError
+from qkv.serve.app import Access, build_app
+from qkv.serve.journal import Journal
+from qkv.serve.listen import Connection, Drain, ManyConnections, Server, check_address, listen
+from qkv.serve.metrics import Metrics
+from tests.support.look_server import Answer, running, sent
+
+
+class Service:
+    def __init__(self) -> None:
+        self.draining, self.metrics, self.names = False, Metrics(), ()
+        self.began, self.may_answer = threading.Event(), threading.Event()
+        self.aborted: list[int] = []
+
+    def start_draining(self) -> None:
+        self.draining = True
+
+
+def make_server(service: Service, delay: float = 0.0, seconds: float = 20.0) -> Server:
+    async def slow(request: Request) -> Response:
+        service.began.set()
+        while not service.may_answer.is_set():
+            await asyncio.sleep(0.005)
+        return PlainTextResponse("slow")
+
+    async def show_ready(request: Request) -> Response:
+        return PlainTextResponse("", 503 if service.draining else 200)
+
+    app = build_app([Route("/slow", slow), Route("/readyz", show_ready)], Access())
+    drain = Drain(service.start_draining, service.aborted.append, delay, seconds)
+    return Server(
+        (), make_app=lambda token, cookie: Journal(app, service, 1000), drain=drain, connection=ManyConnections
+    )
+
+
+def asked(server: Server, path: str) -> Answer:
+    return sent(server, "GET", path)
+
+
+def test_a_request_in_flight_is_answered_and_no_other_is_accepted() -> None:
+    service = Service()
+    with running(make_server(service)) as server:
+        found: list[Answer] = []
+        asking = threading.Thread(target=lambda: found.append(asked(server, "/slow")))
+        asking.start()
+        assert service.began.wait(20)
+        idle = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        idle.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")
+        server._uvicorn.handle_exit(signal.SIGTERM, None)
+        assert service.draining
+        _wait_until_refused(server.port)
+        assert idle.recv(1) == b"", "an idle connection is closed"
+        idle.close()
+        service.may_answer.set()
+        asking.join(20)
+        assert found[0].status == 200 and found[0].headers["connection"] == "close"
+
+
+def test_load_balancers_have_time_to_notice() -> None:
+    service = Service()
+    with running(make_server(service, delay=60)) as server:
+        assert asked(server, "/readyz").status == 200
+        server._uvicorn.handle_exit(signal.SIGTERM, None)
+        answer = asked(server, "/readyz")
+        assert answer.status == 503 and answer.headers["connection"] == "close"
+        server._uvicorn.handle_exit(signal.SIGTERM, None)
+        assert service.aborted == [signal.SIGTERM]
+
+
+def test_ctrl_c_does_not_wait_for_load_balancers() -> None:
+    service = Service()
+    server = make_server(service, delay=60)
+    with running(server):
+        assert asked(server, "/readyz").status == 200
+        server._uvicorn.handle_exit(signal.SIGINT, None)
+        _wait_until_refused(server.port)
+    assert service.aborted == []
+
+
+def test_what_takes_too_long_is_given_up() -> None:
+    service = Service()
+    server = make_server(service, seconds=1)
+    thread = threading.Thread(target=server.run)
+    with server:
+        thread.start()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as asking:
+            asking.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert service.began.wait(20)
+            server.stop()
+            thread.join(20)
+            assert not thread.is_alive() and service.draining
+            assert asking.recv(100).startswith(b"HTTP/1.1 503 ")
+
+
+def test_a_request_that_comes_with_the_end_is_answered() -> None:
+    """Its connection was accepted, its bytes arrive after listening has ended."""
+    service = Service()
+    service.may_answer.set()
+    with running(make_server(service)) as server:
+        assert asked(server, "/readyz").status == 200
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as late:
+            _wait_until_accepted(server, 1)
+            server._uvicorn.handle_exit(signal.SIGINT, None)
+            late.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n")
+            _wait_until_refused(server.port)
+            late.sendall(b"\r\n")
+            assert late.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+def _wait_until_accepted(server: Server, connections: int) -> None:
+    while sum(one.cycle is None for one in list(server._uvicorn.server_state.connections)) < connections:
+        time.sleep(0.002)
+
+
+def _wait_until_refused(port: int) -> None:
+    for _ in range(2000):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=20).close()
+        except OSError:
+            return
+        time.sleep(0.005)
+    raise AssertionError("the server goes on listening")
+
+
+def test_programs_may_keep_more_connections_than_browsers() -> None:
+    assert Connection.most_connections < ManyConnections.most_connections
+
+
+def test_a_port_in_use_is_found_before_models_are_loaded() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port}: .*Use --port 0"):
+            check_address("127.0.0.1", port, None)
+        with pytest.raises(InputError, match=f"port {port}: "):
+            listen((), None, "127.0.0.1", port, None, 8080)
+    check_address("127.0.0.1", port, None)
+    with pytest.raises(InputError, match="not an address of this machine"):
+        check_address("no such host", None, None)
+    with pytest.raises(InputError, match="not a port"):
+        check_address("127.0.0.1", 70_000, None)
+    with pytest.raises(InputError, match="--token"):
+        check_address("127.0.0.1", 0, "short")
