@@ -245,6 +245,23 @@ def test_a_refusal_is_shown_as_the_server_says_it(front: Front) -> None:
     assert front.send().locator(".refusal").inner_text()
 
 
+def test_what_a_busy_server_and_an_unsure_model_say(front: Front) -> None:
+    """Which tiny models never do: the replies are made up here."""
+    unsure = [[{"label": "place", "score": 0.51, "abstained": True}, {"label": "animal", "score": 0.49}]]
+    busy = {"status": 429, "headers": {"Retry-After": "3"}, "body": json.dumps({"error": "The queue is full."})}
+    front.open("#model=topics")
+    front.page.route("**/models/topics", lambda route: route.fulfill(json=unsure))
+    answer = front.send()
+    assert answer.locator(".verdict.unsure .said").inner_text() == "place"
+    assert "Not sure enough" in answer.locator(".unsure-note").inner_text()
+    front.page.unroute_all()
+    front.page.route("**/models/topics", lambda route: route.fulfill(**busy))
+    refusal = front.send().locator(".refusal")
+    assert refusal.get_attribute("data-status") == "429"
+    assert refusal.inner_text().split("\n")[-1] == "The queue is full. Try again in 3 s."
+    front.page.unroute_all()
+
+
 def test_markup_stays_text(front: Front) -> None:
     front.open("#model=topics")
     text = "<img src=x onerror=alert(1)> <script>alert(2)</script>"

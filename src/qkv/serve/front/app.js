@@ -8,12 +8,11 @@ import { codebox } from "./codebox.js";
 import { button, clear, h, icon, languageOf } from "./dom.js";
 import { draw, shortened, writing } from "./draw.js";
 import { examplesOf } from "./examples.js";
-import { choose, apply, has, nextTheme, number, state, subscribe, t, words } from "./state.js";
+import { brand, links, tools } from "./shell.js";
+import { apply, has, number, state, subscribe, t, words } from "./state.js";
 import { fieldsOf, requestOf, tasksOf } from "./tasks.js";
 import { complaint, Failed, needsToken, read, send } from "./wire.js";
 import { WORDS } from "./words.js";
-
-const THEME_ICONS = { system: "system", light: "sun", dark: "moon" };
 
 words(WORDS);
 let models = [], info = null, task = "", failed = null;
@@ -40,11 +39,11 @@ const values = () => {
 function railDrawn() {
   rail.setAttribute("aria-label", t("models"));
   clear(rail,
-    h("a", { class: "brand", href: "./" }, h("span", {}, "q", h("i", {}, "k"), "v"), h("span", { class: "what" }, "serve")),
+    brand(),
     h("div", { class: "places" }, models.map(one => h("button", {
       type: "button", class: "place", data: { model: one.name }, "aria-current": one === info ? "page" : null, on: { click: () => go(one.name) },
     }, h("span", { class: "name" }, one.name), h("small", {}, tasksOf(one).map(name => t("task." + name)).join(" · "))))),
-    h("div", { class: "links" }, h("a", { href: "docs" }, icon("book"), h("span", {}, t("docs"))), h("a", { href: "look/" }, icon("look"), h("span", {}, t("look")))));
+    links([["docs", "book", t("docs")], ["look/", "look", t("look")]]));
   const here = rail.querySelector("[aria-current]"); // on a narrow screen the models are a strip
   if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - 40;
 }
@@ -52,23 +51,24 @@ function railDrawn() {
 function factsOf() {
   const { model_type: type, parameters, languages, max_input_length: most, labels, calibrated, precision, width } = info;
   const [from, to] = info.tasks.includes("translation") ? languages : [];
-  const named = code => { try { return new Intl.DisplayNames([state.lang === "zh" ? "zh-CN" : "en"], { type: "language" }).of(code); } catch { return code; } };
+  const codes = new Intl.DisplayNames([state.lang === "zh" ? "zh-CN" : "en"], { type: "language" });
+  const named = code => { try { return codes.of(code); } catch { return code; } };
   return [
     type, parameters && t("facts.parameters", { n: (parameters / 1e6).toFixed(1), wan: number(Math.round(parameters / 1e4)) }),
     from && to ? `${named(from)} → ${named(to)}` : languages?.length && languages.map(named).join(state.lang === "zh" ? "、" : ", "),
-    most && t("facts.max", { n: number(most) }), info.tasks.includes("feature-extraction") && width && t("facts.dimensions", { n: number(width) }), labels?.length > 1 && t("facts.labels", { n: number(labels.length) }),
+    most && t("facts.max", { n: number(most) }),
+    info.tasks.includes("feature-extraction") && width && t("facts.dimensions", { n: number(width) }),
+    labels?.length > 1 && t("facts.labels", { n: number(labels.length) }),
     calibrated && t("facts.calibrated"), precision && t("facts.precision", { precision }),
   ].filter(Boolean);
 }
 
 function headDrawn() {
-  const tool = (name, label, heard, inside) => h("button", { type: "button", class: "tool", title: label, "aria-label": label, data: { tool: name }, on: { click: heard } }, inside);
+  const able = info ? tasksOf(info) : [];
   clear(head,
-    h("div", { class: "line" }, info && h("h1", {}, info.name), h("div", { class: "tools" },
-      tool("language", t("language.label"), () => choose({ lang: state.lang === "zh" ? "en" : "zh" }), t("language")),
-      tool("theme", t("theme." + state.theme), () => choose({ theme: nextTheme() }), icon(THEME_ICONS[state.theme])))),
+    h("div", { class: "line" }, info && h("h1", {}, info.name), tools()),
     info && h("p", { class: "facts" }, factsOf().map(fact => h("span", {}, fact))),
-    info && tasksOf(info).length > 1 && h("div", { class: "segmented", role: "group", "aria-label": t("tasks") }, tasksOf(info).map(name => h("button", {
+    able.length > 1 && h("div", { class: "segmented", role: "group", "aria-label": t("tasks") }, able.map(name => h("button", {
       type: "button", data: { task: name }, "aria-pressed": String(name === task), on: { click: () => go(info.name, name) },
     }, t("task." + name)))));
 }
@@ -78,11 +78,13 @@ function headDrawn() {
 function fieldDrawn({ name, kind, first, optional, ...limits }) {
   const now = values(), label = t("field." + name);
   if (kind === "number") {
-    const node = h("input", { class: "field small", type: "number", id: "field-" + name, value: now[name] ?? first, ...limits, on: { input: () => { now[name] = node.valueAsNumber; } } });
+    const about = { class: "field small", type: "number", id: "field-" + name, value: now[name] ?? first, ...limits };
+    const node = h("input", { ...about, on: { input: () => { now[name] = node.valueAsNumber; } } });
     return h("label", { class: "number" }, h("span", { class: "label" }, label), node);
   }
   const text = kind === "lines" ? (now[name] ?? []).join("\n") : now[name] ?? "";
-  const node = h("textarea", { class: `field ${kind}`, id: "field-" + name, rows: kind === "passage" ? 5 : kind === "lines" ? Math.max(3, text.split("\n").length) : 1, spellcheck: "false", value: text, lang: languageOf(text) });
+  const rows = { text: 1, passage: 5, lines: Math.max(3, text.split("\n").length) }[kind];
+  const node = h("textarea", { class: `field ${kind}`, id: "field-" + name, rows, spellcheck: "false", value: text, lang: languageOf(text) });
   const grow = () => {
     node.style.height = "auto";
     node.style.height = Math.min(node.scrollHeight + 2, innerHeight * 0.4) + "px";
@@ -196,8 +198,10 @@ function statsDrawn({ ms, tokens, windows, truncated, tokenise, queue, inference
     h("span", { class: "soft" }, [time(ms), tokens && t(tokens === 1 ? "stat.token" : "stat.tokens", { n: number(tokens) }),
       windows && t(windows === 1 ? "stat.window" : "stat.windows", { n: number(windows) }), speed && t("stat.speed", { n: number(Math.round(speed)) }),
       truncated && t("stat.truncated")].filter(Boolean).join("  ·  ")),
-    parts.length > 0 && [h("span", { class: "course" }, all.map(([name, value]) => h("i", { class: name, style: { "--part": value / ms }, title: `${t("part." + name)}  ${time(value)}` }))),
-      h("span", { class: "legend" }, all.map(([name, value]) => h("span", { class: name }, `${t("part." + name)} ${time(value)}`)))]);
+    parts.length > 0 && [
+      h("span", { class: "course" }, all.map(([name, value]) => h("i", { class: name, style: { "--part": value / ms } }))),
+      h("span", { class: "legend" }, all.map(([name, value]) => h("span", { class: name }, `${t("part." + name)} ${time(value)}`))),
+    ]);
 }
 
 async function codeDrawn() {

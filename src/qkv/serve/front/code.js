@@ -18,24 +18,34 @@ export function codeOf(request, task, info, token) {
   return made;
 }
 
-export function curlOf({ method, path, body, streams }, token) {
+export function curlOf({ path, body, streams }, token) {
   const parts = [`curl ${streams ? "-N " : ""}${quoted(address(path))}`];
-  if (method !== "GET" && body === undefined) parts.push(`-X ${method}`);
   if (token) parts.push(`-H "Authorization: Bearer $QKV_TOKEN"`);
   if (body !== undefined) parts.push(`-H ${quoted(MEDIA)}`, `-d ${quoted(json(body))}`);
   return parts.join(" \\\n  ");
 }
 
-export function pythonOf({ method, path, body, streams }, token) {
-  const headers = [...(body === undefined ? [] : ['"Content-Type": "application/json"']), ...(token ? ['"Authorization": f"Bearer {os.environ[\'QKV_TOKEN\']}"'] : [])];
+const PIECES = [
+  "for line in urlopen(request):",
+  '    if line.startswith(b"data: {"):',
+  '        for choice in json.loads(line[6:])["choices"]:',
+  '            print(choice["text"], end="", flush=True)',
+];
+
+export function pythonOf({ path, body, streams, plain }, token) {
+  const headers = [];
+  if (body !== undefined) headers.push('"Content-Type": "application/json"');
+  if (token) headers.push('"Authorization": f"Bearer {os.environ[\'QKV_TOKEN\']}"');
   const lines = ["import json", ...(token ? ["import os"] : []), "from urllib.request import Request, urlopen", ""];
   if (body !== undefined) lines.push(`body = ${literal(body)}`);
-  const given = [JSON.stringify(address(path)), ...(body === undefined ? [] : ["json.dumps(body).encode()"]), ...(headers.length ? [`headers={${headers.join(", ")}}`] : []), ...(method === "POST" && body === undefined ? ['method="POST"'] : [])];
+  const given = [JSON.stringify(address(path))];
+  if (body !== undefined) given.push("json.dumps(body).encode()");
+  if (headers.length) given.push(`headers={${headers.join(", ")}}`);
   lines.push(`request = Request(\n    ${given.join(",\n    ")},\n)`);
-  if (streams) {
-    lines.push("for line in urlopen(request):", '    if line.startswith(b"data: {"):', '        for choice in json.loads(line[6:])["choices"]:', '            print(choice["text"], end="", flush=True)');
-  } else lines.push("print(json.load(urlopen(request)))");
-  return lines.join("\n") + "\n";
+  if (streams && path.endsWith("completions")) lines.push(...PIECES);
+  else if (streams) lines.push("for line in urlopen(request):", '    print(line.decode(), end="", flush=True)');
+  else lines.push(plain ? "print(urlopen(request).read().decode())" : "print(json.load(urlopen(request)))");
+  return lines.filter(line => body !== undefined || !plain || line !== "import json").join("\n") + "\n";
 }
 
 // A value over as few lines as it needs, as JSON or as Python writes it.
@@ -66,24 +76,34 @@ const hub = call => ({ body }, info, token) => {
   const key = token ? ', token=os.environ["QKV_TOKEN"]' : "";
   return made && {
     name: "huggingface_hub",
-    text: `${token ? "import os\n\n" : ""}from huggingface_hub import InferenceClient\n\nclient = InferenceClient(${JSON.stringify(address(`models/${info.name}`))}${key})\n${made}\n`,
+    text: program(token, "from huggingface_hub import InferenceClient", `client = InferenceClient(${literal(address(`models/${info.name}`))}${key})`, made),
   };
 };
 
-const openai = call => ({ body }, info, token) => ({
-  name: "openai",
-  text: `${token ? "import os\n\n" : ""}from openai import OpenAI\n\nclient = OpenAI(base_url=${JSON.stringify(address("v1"))}, api_key=${token ? 'os.environ["QKV_TOKEN"]' : '"none"'})\n${call(body, info)}\n`,
-});
+const openai = call => ({ body }, info, token) => {
+  const key = token ? 'os.environ["QKV_TOKEN"]' : '"none"';
+  const made = `client = OpenAI(base_url=${literal(address("v1"))}, api_key=${key})`;
+  return { name: "openai", text: program(token, "from openai import OpenAI", made, call(body, info)) };
+};
+
+const program = (token, imports, ...lines) => [...(token ? ["import os", ""] : []), imports, "", ...lines, ""].join("\n");
 
 const CLIENTS = {
-  "text-classification": hub(({ inputs, parameters }) => typeof inputs === "string" && `print(client.text_classification(${literal(inputs)}, top_k=${parameters.top_k}))`),
+  "text-classification": hub(({ inputs, parameters }) => { // it has no text pairs
+    return typeof inputs === "string" && `print(client.text_classification(${literal(inputs)}, top_k=${parameters.top_k}))`;
+  }),
   "token-classification": hub(({ inputs }) => `print(client.token_classification(${literal(inputs)}, aggregation_strategy="simple"))`),
-  "question-answering": hub(({ inputs }) => `answer = client.question_answering(\n    question=${literal(inputs.question)},\n    context=${literal(inputs.context)},\n)\nprint(answer)`),
+  "question-answering": hub(({ inputs }) => [
+    "answer = client.question_answering(", `    question=${literal(inputs.question)},`, `    context=${literal(inputs.context)},`, ")", "print(answer)",
+  ].join("\n")),
   "fill-mask": hub(({ inputs, parameters }) => `print(client.fill_mask(${literal(inputs)}, top_k=${parameters.top_k}))`),
   translation: hub(({ inputs }) => `print(client.translation(${literal(inputs)}))`),
-  similarity: openai(({ inputs }, info) => `reply = client.embeddings.create(model=${literal(info.name)}, input=${literal(inputs)})\nprint([len(one.embedding) for one in reply.data])`),
+  similarity: openai(({ inputs }, info) => [
+    `reply = client.embeddings.create(model=${literal(info.name)}, input=${literal(inputs)})`, "print([len(one.embedding) for one in reply.data])",
+  ].join("\n")),
   "text-generation": openai(({ prompt, max_tokens: most, temperature }, info) => [
-    "pieces = client.completions.create(", `    model=${literal(info.name)},`, `    prompt=${literal(prompt)},`, `    max_tokens=${most},`, `    temperature=${temperature},`, "    stream=True,", ")",
+    "pieces = client.completions.create(", `    model=${literal(info.name)},`, `    prompt=${literal(prompt)},`,
+    `    max_tokens=${most},`, `    temperature=${temperature},`, "    stream=True,", ")",
     "for piece in pieces:", '    print(piece.choices[0].text if piece.choices else "", end="", flush=True)',
   ].join("\n")),
 };

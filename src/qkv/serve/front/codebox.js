@@ -12,6 +12,12 @@ export function codebox() {
   const root = h("section", { class: "codebox" });
   let tabs = [], heading = "";
 
+  function turned(name) {
+    chosen = name;
+    drawn();
+    root.querySelector("[aria-pressed=true]")?.focus();
+  }
+
   function drawn() {
     const shown = tabs.find(one => one.name === chosen) ?? tabs[0];
     if (!shown) { clear(root); return; }
@@ -24,7 +30,7 @@ export function codebox() {
     const marked = () => getSelection().selectAllChildren(code); // where a page may not copy, the reader can
     clear(root, heading && h("h2", {}, heading),
       h("div", { class: "codebar" }, h("div", { class: "segmented", role: "group" }, tabs.map(one => h("button", {
-        type: "button", "aria-pressed": String(one === shown), data: { tab: one.name }, on: { click: () => { chosen = one.name; drawn(); root.querySelector("[aria-pressed=true]")?.focus(); } },
+        type: "button", "aria-pressed": String(one === shown), data: { tab: one.name }, on: { click: () => turned(one.name) },
       }, one.label ?? one.name))), copy),
       code, shown.note && h("p", { class: "note" }, shown.note));
   }

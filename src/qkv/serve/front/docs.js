@@ -8,12 +8,12 @@ import { curlOf, json, pythonOf } from "./code.js";
 import { codebox } from "./codebox.js";
 import { button, clear, h, icon } from "./dom.js";
 import { shortened } from "./draw.js";
-import { apply, choose, nextTheme, number, state, subscribe, t, words } from "./state.js";
+import { brand, links, tools } from "./shell.js";
+import { apply, number, state, subscribe, t, words } from "./state.js";
 import { complaint, Failed, needsToken, read, send } from "./wire.js";
 import { WORDS } from "./words.js";
 
 const METHODS = ["get", "post"];
-const THEME_ICONS = { system: "system", light: "sun", dark: "moon" };
 const FIELD = /\{(\w+)(?::\w+)?\}/g;
 
 words(WORDS);
@@ -59,11 +59,15 @@ function typeOf(given) {
   return Array.isArray(schema.type) ? schema.type.join(" | ") : schema.type ?? "any";
 }
 
+function fieldRow(name, schema, meaning, isRequired = false) {
+  return h("tr", {}, h("td", {}, name, isRequired && h("sup", { title: t("required") }, " *")), h("td", { class: "type" }, typeOf(schema)), h("td", {}, meaning));
+}
+
 function fieldRows(schema, prefix = "") {
   const whole = resolved(schema), must = new Set(whole.required ?? []);
   return Object.entries(whole.properties ?? {}).flatMap(([name, given]) => {
     const one = resolved(given), more = one.default === undefined ? "" : t("default", { value: JSON.stringify(one.default) });
-    const row = h("tr", {}, h("td", {}, prefix + name, must.has(name) && h("sup", { title: t("required") }, " *")), h("td", { class: "type" }, typeOf(given)), h("td", {}, [said(one, "description"), more].filter(Boolean).join(" · ")));
+    const row = fieldRow(prefix + name, given, [said(one, "description"), more].filter(Boolean).join(" · "), must.has(name));
     return one.type === "object" && one.properties ? [row, ...fieldRows(one, `${prefix}${name}.`)] : [row];
   });
 }
@@ -94,7 +98,9 @@ function insideDrawn(path, method, operation) {
   const examples = examplesOf(operation), content = operation.requestBody?.content?.["application/json"];
   const fields = [...path.matchAll(FIELD)].map(([, name]) => fieldOf(name, operation)), fieldNamed = id => fields.find(one => one.id === id)?.node;
   const area = examples.length > 0 && h("textarea", { class: "code", spellcheck: "false", "aria-label": t("body") });
-  const chips = examples.length > 1 && h("div", { class: "examples", role: "group", "aria-label": t("examples") }, examples.map(one => button("chip", () => use(one), one.name)));
+  const chips = examples.length > 1 && h("div", { class: "examples", role: "group", "aria-label": t("examples") },
+    examples.map(one => button("chip", () => use(one), one.name)));
+  const plain = resolved(operation.responses?.["200"]?.content?.["application/json"]?.schema).type === "string";
   const box = codebox(), outcome = h("p", { class: "note", role: "status" });
   let reply = null;
 
@@ -103,7 +109,9 @@ function insideDrawn(path, method, operation) {
     area.value = json(one.value);
     area.rows = area.value.split("\n").length + 1;
     const name = fieldNamed("name"), task = fieldNamed("task");
-    if (one.task && name && !tasksOf(name.value).includes(one.task)) name.value = models.find(model => model.tasks?.includes(one.task))?.id ?? name.value;
+    if (one.task && name && !tasksOf(name.value).includes(one.task)) {
+      name.value = models.find(model => model.tasks?.includes(one.task))?.id ?? name.value;
+    }
     if (one.task && task) task.value = one.task;
     for (const [at, chip] of chips ? [...chips.children].entries() : []) chip.setAttribute("aria-pressed", String(examples[at] === one));
     reply = null;
@@ -112,7 +120,9 @@ function insideDrawn(path, method, operation) {
 
   // The example in the reader's language of something that the chosen model does, its first task if there is one.
   function first() {
-    const able = tasksOf(fieldNamed("name")?.value), rank = one => (one.task && able.length ? (able.indexOf(one.task) + able.length + 1) % (able.length + 1) : 0) * 2 + (one.lang !== state.lang);
+    const able = tasksOf(fieldNamed("name")?.value);
+    const place = one => (!one.task || !able.length ? 0 : able.includes(one.task) ? able.indexOf(one.task) : able.length);
+    const rank = one => 2 * place(one) + (one.lang !== state.lang);
     return [...examples].sort((a, b) => rank(a) - rank(b))[0];
   }
 
@@ -120,14 +130,15 @@ function insideDrawn(path, method, operation) {
     const filled = path.replace(FIELD, (_, name) => fieldNamed(name).value).replace(/^\//, "");
     const made = { method: method.toUpperCase(), path: filled };
     if (area) made.body = JSON.parse(area.value);
-    return { ...made, streams: made.body?.stream === true };
+    return { ...made, plain, streams: made.body?.stream === true };
   }
 
   function shown() {
     let made;
     try { made = request(); } catch (error) { clear(outcome, t("body.bad", { why: error.message })); return null; }
     clear(outcome);
-    const tabs = [{ name: "curl", text: curlOf(made, token) }, { name: "Python", text: pythonOf(made, token) }].map(one => (token ? { ...one, note: t("token.note") } : one));
+    const note = token ? t("token.note") : "";
+    const tabs = [{ name: "curl", text: curlOf(made, token), note }, { name: "Python", text: pythonOf(made, token), note }];
     if (reply) tabs.push({ name: "reply", label: t("reply"), text: reply.data === null ? reply.text : shortened(reply.data) });
     box.show(tabs);
     return made;
@@ -150,17 +161,20 @@ function insideDrawn(path, method, operation) {
   for (const node of [area, ...fields.map(one => one.node)]) node && node.addEventListener("input", () => { reply = null; shown(); });
   fieldNamed("name")?.addEventListener("input", () => area && use(first()));
   area ? use(first()) : shown();
-  const rows = content ? fieldRows(content.schema) : (operation.parameters ?? []).filter(one => one.in === "query").map(one => h("tr", {}, h("td", {}, one.name), h("td", { class: "type" }, typeOf(one.schema)), h("td", {}, said(one, "description"))));
-  const table = rows.length > 0 && h("table", { class: "params" }, h("thead", {}, h("tr", {}, ["field", "type", "meaning"].map(name => h("th", { scope: "col" }, t(name))))), h("tbody", {}, rows));
+  const queried = (operation.parameters ?? []).filter(one => one.in === "query");
+  const rows = content ? fieldRows(content.schema) : queried.map(one => fieldRow(one.name, one.schema, said(one, "description")));
+  const columns = h("tr", {}, ["field", "type", "meaning"].map(name => h("th", { scope: "col" }, t(name))));
+  const table = rows.length > 0 && h("table", { class: "params" }, h("thead", {}, columns), h("tbody", {}, rows));
   return h("div", { class: "inside" },
     h("div", {}, fields.map(one => h("label", { class: "number" }, h("span", { class: "label" }, one.id), one.node)), chips, area,
       h("div", {}, button("primary", sent, icon("try"), t("try"))), outcome),
-    h("div", {}, box.root), table);
+    h("div", {}, box.root), table && h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": t("parameters") }, table));
 }
 
 // A field of the path: the served models are offered where one is meant.
 function fieldOf(id, operation) {
-  const about = (operation.parameters ?? []).find(one => one.name === id && one.in === "path"), choices = resolved(about?.schema).enum ?? (id === "name" ? models.map(one => one.id) : null);
+  const about = (operation.parameters ?? []).find(one => one.name === id && one.in === "path");
+  const choices = resolved(about?.schema).enum ?? (id === "name" ? models.map(one => one.id) : null);
   if (choices?.length) return { id, node: h("select", { class: "field", "aria-label": id }, choices.map(name => h("option", { value: name }, name))) };
   return { id, node: h("input", { class: "field", "aria-label": id, value: about?.example ?? "" }) };
 }
@@ -168,17 +182,15 @@ function fieldOf(id, operation) {
 function drawn() {
   document.title = `${t("api")} · qkv serve`;
   rail.setAttribute("aria-label", t("families"));
-  const tool = (name, label, heard, inside) => h("button", { type: "button", class: "tool", title: label, "aria-label": label, data: { tool: name }, on: { click: heard } }, inside);
   const all = api ? families() : [];
-  clear(rail, h("a", { class: "brand", href: "./" }, h("span", {}, "q", h("i", {}, "k"), "v"), h("span", { class: "what" }, "serve")),
+  clear(rail, brand(),
     h("div", { class: "places" }, all.map(({ tag }) => h("a", { class: "place", href: "#" + idOf(tag) }, h("span", { class: "name" }, titleOf(tag))))),
-    h("div", { class: "links" }, h("a", { href: "./" }, icon("try"), h("span", {}, t("front"))), h("a", { href: "look/" }, icon("look"), h("span", {}, t("look")))));
-  clear(head, h("div", { class: "line" }, h("h1", {}, t("api")), h("div", { class: "tools" },
-    tool("language", t("language.label"), () => choose({ lang: state.lang === "zh" ? "en" : "zh" }), t("language")),
-    tool("theme", t("theme." + state.theme), () => choose({ theme: nextTheme() }), icon(THEME_ICONS[state.theme])))),
-  h("p", { class: "note" }, t("api.lead"), " ", h("a", { href: "openapi.json" }, "openapi.json")));
+    links([["./", "try", t("front")], ["look/", "look", t("look")]]));
+  clear(head, h("div", { class: "line" }, h("h1", {}, t("api")), tools()),
+    h("p", { class: "note" }, t("api.lead"), " ", h("a", { href: "openapi.json" }, "openapi.json")));
   clear(apis, failed && h("div", { class: "refusal", role: "alert" }, h("b", {}, failed.status || ""), h("p", {}, failed.message || t("fault.gone"))),
-    all.map(({ tag, operations }) => h("section", { class: "family", id: idOf(tag) }, h("h2", {}, titleOf(tag)), said(tag, "description") && h("p", {}, said(tag, "description")), operations.map(operationDrawn))));
+    all.map(({ tag, operations }) => h("section", { class: "family", id: idOf(tag) },
+      h("h2", {}, titleOf(tag)), h("p", {}, said(tag, "description")), operations.map(operationDrawn))));
 }
 
 async function start() {

@@ -66,7 +66,7 @@ function entities(data, { text }) {
   parts.push(characters.slice(at).join(""));
   return [
     h("p", { class: "marked entities", lang: languageOf(text) }, parts),
-    found.length ? list(found.map(one => bar(one.word ?? characters.slice(one.start, one.end).join(""), one.score, percent(one.score), { hue: hueOf(named(one), labels), note: named(one) })))
+    found.length ? list(found.map(one => bar(one.word, one.score, percent(one.score), { hue: hueOf(named(one), labels), note: named(one) })))
       : h("p", { class: "note" }, t("no.entities")),
     found.some(one => one.abstained) && h("p", { class: "note" }, t("abstained.some")),
   ];
@@ -130,8 +130,10 @@ function ranked(data, { documents }) {
   const scores = data.results.map(one => one.relevance_score), low = Math.min(0, ...scores), high = Math.max(1e-9, ...scores);
   return [
     h("ol", { class: "ranked" }, data.results.map((one, at) => h("li", { class: at === 0 ? "first" : "" },
-      h("b", { title: t("rerank.was", { n: one.index + 1 }) }, one.index + 1), h("span", { class: "what", lang: languageOf(lines[one.index] ?? "") }, lines[one.index] ?? ""),
-      h("span", { class: "bar" }, h("i", { style: { "--part": (one.relevance_score - low) / Math.max(1, high - low) } })), h("span", { class: "num" }, signed(one.relevance_score, 3))))),
+      h("b", { title: t("rerank.was", { n: one.index + 1 }) }, one.index + 1),
+      h("span", { class: "what", lang: languageOf(lines[one.index]) }, lines[one.index]),
+      h("span", { class: "bar" }, h("i", { style: { "--part": (one.relevance_score - low) / Math.max(1, high - low) } })),
+      h("span", { class: "num" }, signed(one.relevance_score, 3))))),
     h("p", { class: "note" }, t("rerank.note")),
   ];
 }
@@ -149,9 +151,10 @@ export function writing(prompt) {
 
 export function shortened(data) {
   const cut = value => {
-    if (!Array.isArray(value)) return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([key, one]) => [key, cut(one)])) : value;
-    if (value.length > LONGEST_LIST && value.every(one => typeof one === "number")) return new Raw(`[${value.slice(0, LONGEST_LIST).join(", ")}, … ${number(value.length - LONGEST_LIST)}]`);
-    return value.map(cut);
+    if (value === null || typeof value !== "object") return value;
+    if (!Array.isArray(value)) return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, cut(one)]));
+    if (value.length <= LONGEST_LIST || !value.every(one => typeof one === "number")) return value.map(cut);
+    return new Raw(`[${value.slice(0, LONGEST_LIST).join(", ")}, … ${number(value.length - LONGEST_LIST)}]`);
   };
   return json(cut(data));
 }
