@@ -301,7 +301,7 @@ def listen(
     """A server on the port; 0: any free port; None: the first free port from the default on. `how` as of `Server`."""
     check_address(None, port, token)
     ports = range(default_port, default_port + NEXT_PORTS) if port is None else range(port, port + 1)
-    where = str(ports[0]) if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
+    where = f"port {ports[0]}" if len(ports) == 1 else f"ports {ports[0]} to {ports[-1]}"
     for one in ports:
         try:
             return Server(routes, worker, host, one, token, **how)
@@ -321,11 +321,11 @@ def check_address(host: str | None, port: int | None, token: str | None) -> None
         try:
             _bind(host, port or 0, None).close()
         except (OSError, UnicodeError) as error:
-            raise _explain_no_port(host, str(port or "any"), error) from None
+            raise _explain_no_port(host, f"port {port or 0}", error) from None
 
 
-def _explain_no_port(host: str, ports: str, error: OSError | UnicodeError) -> InputError:
+def _explain_no_port(host: str, where: str, error: OSError | UnicodeError) -> InputError:
     reason = getattr(error, "strerror", None) or str(error)
     if isinstance(error, socket.gaierror | UnicodeError):
         return InputError(f"--host '{host}' is not an address of this machine: {reason}.")
-    return InputError(f"Cannot listen on --host {host}, port {ports}: {reason}. Use --port 0 for any free port.")
+    return InputError(f"Cannot listen on --host {host}, {where}: {reason}. Use --port 0 for any free port.")

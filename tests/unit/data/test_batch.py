@@ -1,5 +1,8 @@
 """The contract between text and tensors."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
@@ -102,3 +105,23 @@ def test_all_of_a_batch_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.equal(getattr(pinned, name), getattr(batch, name))
     assert all(torch.equal(pinned.labels[name], label) for name, label in batch.labels.items())
     assert pinned.lengths == batch.lengths
+
+
+def test_batches_are_joined_longest_row_first() -> None:
+    first = Batch.of(ROWS, segments=[[0, 1, 1], [0, 0, 0, 1, 1], [0, 0]], examples=[4, 4, 9], windows=[0, 1, 0])
+    second = Batch.of([[1, 2, 3, 4, 5], [6, 7]], positions=[[5, 6, 7, 8, 9], [0, 1]], windows=[3, 4])
+    labels = [{"row": torch.arange(batch.n_rows), "token": batch.ids * 10} for batch in (first, second)]
+    both = Batch.join([replace(first, labels=labels[0]), replace(second, labels=labels[1])])
+    assert [row.tolist() for row in both.rows(both.ids)] == [ROWS[1], [1, 2, 3, 4, 5], ROWS[0], ROWS[2], [6, 7]]
+    assert both.lengths == (5, 5, 3, 2, 2) and both.offsets.tolist() == [0, 5, 10, 13, 15, 17]
+    assert both.segments.tolist() == [0, 0, 0, 1, 1, *[0] * 5, 0, 1, 1, 0, 0, 0, 0]
+    assert both.positions.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 0, 1, 0, 1]
+    assert both.examples.tolist() == [4, 0, 4, 9, 1] and both.windows.tolist() == [1, 3, 0, 0, 4]
+    assert both.labels["row"].tolist() == [1, 0, 0, 2, 1]
+    assert both.labels["token"].tolist() == [10 * one for one in both.ids.tolist()]
+
+
+def test_rows_are_taken_in_any_order() -> None:
+    taken = Batch.of(ROWS).take(np.array([2, 0]))
+    assert [row.tolist() for row in taken.rows(taken.ids)] == [ROWS[2], ROWS[0]]
+    assert taken.examples.tolist() == [2, 0] and taken.positions.tolist() == [0, 1, 0, 1, 2]
