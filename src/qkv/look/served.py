@@ -1,4 +1,4 @@
-"""The page of `qkv look` inside `qkv serve`: it shows the models that are served, with their weights and in their turns.
+"""The page of `qkv look` inside `qkv serve`: it shows the served models, with their weights and in their turns.
 
 Not here: the routes of the page (page.py), the models (serve/served.py).
 """
