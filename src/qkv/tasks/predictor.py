@@ -150,7 +150,8 @@ class Solver:
 
     @property
     def tokens_per_batch(self) -> int:
-        return TOKENS_PER_BATCH.get(next(self.model.parameters()).device.type, TOKENS_PER_BATCH_ELSEWHERE)
+        on_cpu = next(self.model.parameters()).device.type == "cpu"
+        return self.model.network.encoder.batch_tokens if on_cpu else TOKENS_PER_BATCH_ELSEWHERE
 
     def features(self, examples: Sequence[Example]) -> Features:
         return self.task.features(self.tokenizer, examples, self.max_length, training=False)
