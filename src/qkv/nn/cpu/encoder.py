@@ -1,7 +1,7 @@
 """Encoders of post-norm blocks (BERT and its relatives) on a CPU: packed rows, no gradients, another precision.
 
 fp32    weights packed by oneDNN, with bias, activation and residual sum inside the products: the same to rounding
-bf16    products and attention in 16 bits, sums and norms in 32; fast on CPUs with AVX512-BF16 or AMX
+bf16    products in 16 bits, attention, sums and norms in 32; fast on CPUs with AVX512-BF16 or AMX
 int8    products in 8 bits: W ≈ s_o · Q with one scale per output, x ≈ t_r · (P - z_r) with a scale and a zero point per
         row (token), computed in every call. So a text's vector does not depend on the texts beside it.
 
@@ -19,6 +19,8 @@ outputs.
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -26,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.errors import InputError, did_you_mean
-from qkv.nn.block import PostNormBlock, gelu_tanh, is_plain
+from qkv.nn.block import ACTIVATION_FUNCTIONS, PostNormBlock, gelu_tanh, is_plain
 from qkv.nn.cpu.precision import Derived, explain_no_packing
 from qkv.nn.multihead import Attend
 
@@ -216,7 +218,7 @@ class _HalfLayers:
         self.n_bytes = sum(layer.n_bytes for layer in layers)
 
     def project(self, x: Tensor) -> Tensor:
-        return self.qkv(x.bfloat16())
+        return self.qkv(x.bfloat16()).float()  # attention of short rows is slower in 16 bits
 
     def add_attention(self, x: Tensor, answer: Tensor, norm: nn.LayerNorm) -> Tensor:
         return _norm(x + self.out(answer.bfloat16()), norm)
@@ -250,8 +252,8 @@ def explain_no_bf16() -> str | None:
 LARGEST_WEIGHT = 127
 _PROBE = 64
 _SMALLEST_STEP = 1e-30
-COMPILED_AFTER = 50_000
-"""Tokens of a process after which numba is worth loading; 1 to 3 seconds, and more when it compiles."""
+COMPILED_AFTER = 300_000
+"""Tokens, counted in every layer, after which numba is worth loading (a second, or some seconds when it compiles)."""
 
 
 class QuantisedTokens(NamedTuple):
@@ -281,6 +283,11 @@ class _Int8:
         )
         return found
 
+    def arrays(self, sums: Tensor, x: QuantisedTokens) -> Any:
+        """The same for the kernels: `Sums` of encoder_kernels.py."""
+        makes = import_module("qkv.nn.cpu.encoder_kernels").Sums
+        return makes(*(one.numpy() for one in (sums, x.step, x.zero, self.total, self.bias)))
+
     def restore(self, sums: Tensor, x: QuantisedTokens) -> Tensor:
         """x Wᵀ + b of the sums, which are overwritten"""
         sums.addr_(x.zero, self.total, alpha=-1)
@@ -301,22 +308,71 @@ class _Int8Layers:
         layers = [_Int8(layer) for layer in _linears(block)]
         self.qkv, self.out, self.up, self.down = layers
         self.activation = block.feed_forward.activation
+        self.activation_number = list(ACTIVATION_FUNCTIONS.values()).index(self.activation)
         self.n_bytes = sum(layer.n_bytes for layer in layers)
         self.top = 127 if _saturates_rows() else 255
 
     def project(self, x: Tensor) -> Tensor:
-        levels = quantise_tokens(x, self.top)
-        return self.qkv.restore(self.qkv(levels), levels)
+        levels = self._quantised(x)
+        sums = self.qkv(levels)
+        if (kernels := _kernels(len(x))) is None:
+            return self.qkv.restore(sums, levels)
+        kernels.restore(self.qkv.arrays(sums, levels))
+        return sums
 
     def add_attention(self, x: Tensor, answer: Tensor, norm: nn.LayerNorm) -> Tensor:
-        levels = quantise_tokens(answer, self.top)
-        return _norm(self.out.restore(self.out(levels), levels).add_(x), norm)
+        return self._add_norm(self.out, self._quantised(answer), x, norm)
 
     def add_feed_forward(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
-        levels = quantise_tokens(x, self.top)
-        inner = self.activation(self.up.restore(self.up(levels), levels))
-        levels = quantise_tokens(inner, self.top)
-        return _norm(self.down.restore(self.down(levels), levels).add_(x), norm)
+        levels = self._quantised(x)
+        sums = self.up(levels)
+        if (kernels := _kernels()) is None:
+            inner = self._quantised(self.activation(self.up.restore(sums, levels)))
+        else:
+            inner = _empty_levels(sums)
+            arrays = self.up.arrays(sums, levels)
+            kernels.activate(arrays, self.activation_number, self.top, *(one.numpy() for one in inner))
+        return self._add_norm(self.down, inner, x, norm)
+
+    def _quantised(self, x: Tensor) -> QuantisedTokens:
+        if (kernels := _kernels()) is None:
+            return quantise_tokens(x, self.top)
+        found = _empty_levels(x)
+        kernels.quantise(x.numpy(), self.top, *(one.numpy() for one in found))
+        return found
+
+    def _add_norm(self, layer: _Int8, levels: QuantisedTokens, x: Tensor, norm: nn.LayerNorm) -> Tensor:
+        """norm(x + layer(levels))"""
+        sums = layer(levels)
+        if (kernels := _kernels()) is None:
+            return _norm(layer.restore(sums, levels).add_(x), norm)
+        found, gain, shift = torch.empty_like(x), norm.weight.detach(), norm.bias.detach()
+        kernels.add_norm(
+            layer.arrays(sums, levels), x.numpy(), gain.numpy(), shift.numpy(), float(norm.eps), found.numpy()
+        )
+        return found
+
+
+def _empty_levels(like: Tensor) -> QuantisedTokens:
+    return QuantisedTokens(
+        torch.empty(like.shape, dtype=torch.uint8), like.new_empty(len(like)), like.new_empty(len(like))
+    )
+
+
+_tokens_read = [0]
+
+
+def _kernels(n: int = 0) -> Any:
+    """The numba kernels, if they are installed and worth loading, else None; `n` more tokens will be computed."""
+    _tokens_read[0] += n
+    if _tokens_read[0] < COMPILED_AFTER or not _has_numba():
+        return None
+    return import_module("qkv.nn.cpu.encoder_kernels").compile_encoder()
+
+
+@cache
+def _has_numba() -> bool:
+    return find_spec("numba") is not None
 
 
 _LAYERS: dict[str, Callable[[Any], _Layers]] = {"fp32": _SingleLayers, "bf16": _HalfLayers, "int8": _Int8Layers}
