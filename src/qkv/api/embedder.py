@@ -167,9 +167,8 @@ class NextSentence:
 
 # The embedder.
 
-_TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768
-"""A CPU is quickest while a layer's activations stay in its cache; a GPU wants enough rows to be busy."""
+"""A GPU wants enough rows to be busy; a CPU has `Encoder.batch_tokens`."""
 TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
 """What is tokenised, sorted and held at a time: enough that sorting by length pays, little enough to stream. The second
 bound is for long texts, of which the first alone would hold gigabytes."""
@@ -255,7 +254,8 @@ class Embedder:
         if (length := self.encodes.sizes.max_length) < 3:
             raise InputError(f"{self.name} has {length} positions; [CLS], a token and [SEP] need 3.")
         if tokens_per_batch is None:
-            return _TOKENS_PER_BATCH.get(self.device.type, _TOKENS_PER_BATCH_ELSEWHERE)
+            on_cpu = self.device.type == "cpu"
+            return self.encodes.network.encoder.batch_tokens if on_cpu else _TOKENS_PER_BATCH_ELSEWHERE
         if tokens_per_batch < 1:
             raise InputError(f"tokens_per_batch must be 1 or more, not {tokens_per_batch}.")
         return tokens_per_batch

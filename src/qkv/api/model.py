@@ -6,6 +6,7 @@ names of the weights and in transformers.
 Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 """
 
+import copy
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -58,6 +59,7 @@ from qkv.models.family import (
 )
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
+from qkv.nn.cpu.encoder import choose_encoder_precision, use_engines
 from qkv.nn.layers import attention_records
 from qkv.report.attention import AttentionMap, Token
 from qkv.tasks.predictor import Solver, add_unknown, make_solver
@@ -101,9 +103,12 @@ class MaskedText(NamedTuple):
 class Model:
     """Made by `qkv.load`."""
 
-    def __init__(self, folder: Opened, device: torch.device, threads: int | None = None) -> None:
+    def __init__(
+        self, folder: Opened, device: torch.device, threads: int | None = None, precision: str = "fp32"
+    ) -> None:
         self._opened = folder
         self._network = self._encodes.network.to(device).eval()
+        self._precision = self._use_precision(precision, device)
         self._device = device
         self._threads = threads
         for kind in _ASKED:  # a copy goes without the folder
@@ -151,6 +156,11 @@ class Model:
         return self._network.config
 
     @property
+    def precision(self) -> str:
+        """What matrix products on a CPU are computed in: "fp32", "bf16" or "int8"."""
+        return self._precision
+
+    @property
     def labels(self) -> tuple[str, ...]:
         return self._opened.labels
 
@@ -177,6 +187,33 @@ class Model:
         if cached := HUB_CACHE.fullmatch("/".join(path.parts[-3:])):
             return cached["name"].replace("--", "/")
         return path.name
+
+    def with_precision(self, precision: str) -> "Model":
+        """The same model, with the same weights in memory, in another precision."""
+        tokenizer = self._opened.tokenizer
+        shared = {id(one): one for one in (*self._network.parameters(), tokenizer)}
+        return Model(copy.deepcopy(self._opened, shared), self._device, self._threads, precision)
+
+    def _use_precision(self, precision: str, device: torch.device) -> str:
+        """Have packed rows computed in this precision on a CPU → its name, for "auto" of the one chosen."""
+        chosen = choose_encoder_precision(precision)
+        if device.type != "cpu":
+            if precision in ("bf16", "int8"):
+                raise InputError(f"precision {precision} is for a CPU: on {device} give dtype (--dtype) bfloat16.")
+            return "fp32"
+        encoder = self._network.encoder
+        is_whole = all(weight.dtype == torch.float32 for weight in encoder.parameters())
+        is_causal = any(kind.is_causal for kind in encoder.attentions)
+        if is_whole and not is_causal and use_engines(encoder.blocks, chosen):
+            return chosen
+        if precision in ("bf16", "int8"):
+            if not is_whole:
+                raise InputError(f"precision {precision} is made from float32 weights: leave dtype (--dtype) out.")
+            raise InputError(
+                f"precision {precision} is for BERT and its relatives, and {self.name} is a {self.architecture}. Use "
+                "fp32."
+            )
+        return "fp32"
 
     def save(self, folder: str | Path, architecture: str | None = None) -> Path:
         """Write a Hugging Face folder that transformers and `qkv.load` read, atomically.
@@ -347,6 +384,7 @@ class Model:
         return self._embedder()
 
     def _embedder(self, layer: int | None = None, watch: Watch | None = None) -> Embedder:
+        self._use_threads()
         return Embedder(self._opened, self.name, self._device, self._hidden, layer, watch)
 
     @torch.inference_mode()
@@ -520,7 +558,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(
-    name: str | Path = DEFAULT_MODEL, device: str = "auto", threads: int | None = None, dtype: str = "float32"
+    name: str | Path = DEFAULT_MODEL,
+    device: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    precision: str = "fp32",
 ) -> Model:
     """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
 
@@ -532,6 +574,10 @@ def load(
     through one variable-length kernel (nn/multihead.py), and vectors change in their third digit; they are returned as
     float32 in any case.
 
+    `precision` is what BERT and its relatives compute matrix products in on a CPU: fp32, bf16 (CPUs with AVX512-BF16 or
+    AMX), int8, or auto (bf16 where the CPU has it, else fp32). Weights stay in float32; `with_precision` gives the same
+    model in another one, and docs/sentences.md says what each costs in quality.
+
     A word2vec, NNLM, recurrent language model, ELMo or GPT without a task head embeds texts and tokens (`embed`,
     `embed_tokens`); other methods raise an error that says so.
 
@@ -540,11 +586,16 @@ def load(
     '法'
     >>> model.embed(["a first text", "a second text"]).similarity()               # doctest: +SKIP
     """
-    return load_for(ENCODES, name, device, threads, dtype)
+    return load_for(ENCODES, name, device, threads, dtype, precision)
 
 
 def load_for(
-    wanted: Ability[Any], name: str | Path, device: str = "auto", threads: int | None = None, dtype: str = "float32"
+    wanted: Ability[Any],
+    name: str | Path,
+    device: str = "auto",
+    threads: int | None = None,
+    dtype: str = "float32",
+    precision: str = "fp32",
 ) -> Model:
     """`load`, but a folder without the ability `wanted` is refused with a message about it."""
     if threads is not None and threads < 1:
@@ -563,4 +614,4 @@ def load_for(
             f"{name} translates: its attention is between a text and its translation, which qkv look {name} shows."
         )
     opened.ability(wanted)
-    return Model(opened, place, threads)
+    return Model(opened, place, threads, precision)

@@ -16,6 +16,7 @@ from qkv.cli.options import (
     DtypeOption,
     JsonOption,
     OverwriteOption,
+    PrecisionOption,
     RecipeOption,
     ResumeOption,
     RunOption,
@@ -160,6 +161,7 @@ def embed_texts(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     dtype: DtypeOption = "float32",
+    precision: PrecisionOption = "fp32",
     as_json: JsonOption = False,
 ) -> None:
     """Compute vectors of texts; on a terminal, print the similarities of a few texts.
@@ -177,6 +179,8 @@ def embed_texts(
 
     Models without a task head also work: word2vec or nnlm (mean of the words that have a vector), rnnlm, ELMo (mean of
     the tokens, layers in equal shares).
+
+    --precision bf16 and int8 are faster on a CPU; what they change is measured on the first texts and said.
 
     Rows of a table keep their columns and order in --out, with their number in the column row; rows without a text
     stay, without a vector (.npy: NaN), unless --skip-empty.
@@ -202,7 +206,9 @@ def embed_texts(
     if tokens:
         check_tokens(out, pooling)
     model = model or (DEFAULT_MODEL if tokens else default_model("encodes"))
-    loaded = load_model(model, device=choose_device(device), threads=threads, dtype=dtype)
+    loaded = load_model(
+        model, device=choose_device(device, precision), threads=threads, dtype=dtype, precision=precision
+    )
     how = (pooling, normalize, layer)
     # a text without a known word has no mean, but its tokens can be listed without vectors
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks
@@ -211,11 +217,17 @@ def embed_texts(
         from qkv.cli.terminal import say_encodings
 
         if out is not None and len(file) == 1 and _has_rows(file[0], text, out):
+            if loaded.precision != "fp32":
+                from qkv.api.embed_files import file_texts
+
+                _say_cost(loaded, file_texts(file, lacks, True, text), how, tokens)
             _rows_to_file(loaded, file[0], text, out, how, skip_empty, as_json, unknown)
             warn_unknown(unknown.facts(), model)
             return
         say_encodings(file)
     number, stream = _open_texts(texts or [], file or [], lacks, skip_empty, text)
+    if loaded.precision != "fp32":
+        stream = _say_cost(loaded, stream, how, tokens)
     if tokens:
         embed_tokens(loaded, stream, bool(normalize), layer, as_json, unknown)
     elif out is not None:
@@ -225,6 +237,22 @@ def embed_texts(
     else:
         _show_similarities(loaded, stream, how, unknown)
     warn_unknown(unknown.facts(), model)
+
+
+def _say_cost(model: "Model", texts: Iterator[str], how: How, tokens: bool) -> Iterator[str]:
+    """Say what the precision changes, measured on the first texts, and return all of them."""
+    from itertools import chain, islice
+
+    from qkv.api.precision import MEASURED, measure_vectors
+    from qkv.cli.terminal import say
+
+    first = list(islice(texts, MEASURED))
+    if first:
+        cost = measure_vectors(model, first, how[0], how[2], tokens)
+        # rounded down: .999996 is not 1
+        worst, mean = (f"{1e-5 * (1e5 * value // 1):.5f}" for value in (cost.worst, cost.mean))
+        say(f"{cost.precision}: cosine to fp32 at worst {worst}, on average {mean} (texts compared: {cost.n_texts})")
+    return chain(first, texts)
 
 
 def _open_texts(

@@ -48,6 +48,14 @@ DtypeOption = Annotated[
         "--dtype", metavar="TYPE", help="Data type for computation: float32; on a GPU also bfloat16, float16."
     ),
 ]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="TYPE",
+        help="On a CPU: fp32, bf16, int8, or auto (bf16 where the CPU has it); a BERT or a relative of it.",
+    ),
+]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="Number of CPU threads.")]
 
 
@@ -57,7 +65,7 @@ def choose_device(name: str, precision: str = "fp32") -> str:
 
     if name != AUTO:
         return name
-    found = fastest_device() if precision == "fp32" else "cpu"
+    found = fastest_device() if precision in ("fp32", AUTO) else "cpu"
     if found != "cpu":
         write(f"device: {describe_device(found)}", err=True)
     return found

@@ -23,6 +23,7 @@ Shapes: N tokens of all rows together, R rows, B = R rows of a padded view, T to
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from threading import Lock, Thread
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -228,6 +229,36 @@ class Batch:
     def rows(self, values: Tensor) -> tuple[Tensor, ...]:
         """(N, …) → R views, one per row"""
         return torch.split(values, list(self.lengths))
+
+    def parts(self, most: int, number: int) -> list[Self]:
+        """Neighbouring rows as batches, without labels, of about equally many tokens: `number` of them or a multiple of
+        it, so that each has at most about `most` tokens. No row is divided, so that there may be fewer.
+
+        >>> batch = Batch.of([[1, 2, 3], [4], [5, 6], [7], [8]])
+        >>> [part.lengths for part in batch.parts(100, 2)], [part.lengths for part in batch.parts(3, 2)]
+        ([(3, 1), (2, 1, 1)], [(3,), (1,), (2, 1), (1,)])
+        """
+        wanted = number * -(-self.n_tokens // (most * number))
+        ends = np.cumsum(self.lengths)  # (R,)
+        # a row belongs to the part that its middle lies in
+        owners = (ends - np.asarray(self.lengths) / 2) * wanted // self.n_tokens
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), self.n_rows]
+        return [self._rows(first, last) for first, last in pairwise(cuts)]
+
+    def _rows(self, first: int, last: int) -> Self:
+        begin, end = int(self.offsets[first]), int(self.offsets[last])
+        tokens, rows = slice(begin, end), slice(first, last)
+        return replace(
+            self,
+            ids=self.ids[tokens],
+            segments=self.segments[tokens],
+            positions=self.positions[tokens],
+            offsets=self.offsets[first : last + 1] - begin,
+            lengths=self.lengths[rows],
+            examples=self.examples[rows],
+            windows=self.windows[rows],
+            labels={},
+        )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))

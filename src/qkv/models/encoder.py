@@ -18,9 +18,17 @@ from torch.overrides import TorchFunctionMode
 from qkv.data.batch import Batch, Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
 from qkv.nn.block import ACTIVATION_FUNCTIONS
+from qkv.nn.cpu.encoder import has_engines
+from qkv.nn.cpu.parallel import run_parts
 from qkv.nn.layers import AttentionKind, Layer
 from qkv.nn.multihead import Attend, Packed, explicit, fused
 from qkv.nn.position import PositionEncoding
+
+PART_TOKENS = 1024
+"""Tokens computed at a time on one thread of a CPU: their activations stay in its cache."""
+_PARTS_PER_THREAD, _MOST_TOKENS = 8, 65_536
+"""Of a batch that is divided among threads: enough that none waits long for the others at its end."""
+_UNDIVIDED_TOKENS = 4096
 
 
 class EncoderConfig(Protocol):
@@ -108,6 +116,29 @@ class Encoder(nn.Module):
         """(N, D) each: the embedding, then the output of every layer."""
         first, *rest = self.layers(batch)
         return [first.entered, first.left, *(layer.left for layer in rest)]
+
+    @property
+    def batch_tokens(self) -> int:
+        """A good number of tokens for a batch on a CPU."""
+        if not any(getattr(block, "engine", None) for block in self.blocks):
+            return _UNDIVIDED_TOKENS
+        return min(PART_TOKENS * _PARTS_PER_THREAD * torch.get_num_threads(), _MOST_TOKENS)
+
+    def token_vectors(self, batch: Batch) -> Tensor:
+        """(N, D) of the last layer, without the pooler. On a CPU with engines (nn/cpu/encoder.py), some rows on each
+        thread."""
+        if not has_engines(self.blocks, batch.ids):
+            return self._hidden_of(batch)
+        parts = batch.parts(PART_TOKENS, torch.get_num_threads())
+        return (
+            self._hidden_of(batch)
+            if len(parts) == 1
+            else torch.cat(run_parts([partial(self._hidden_of, part) for part in parts]))
+        )
+
+    def _hidden_of(self, batch: Batch) -> Tensor:
+        hidden: Tensor = self(**batch.inputs(), pool=False).hidden
+        return hidden
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """(N, D) → (R, D): the vector of a row; by default that of its first token."""

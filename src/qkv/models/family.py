@@ -105,7 +105,7 @@ class Encodes:
     def hidden(self, batch: Batch, layer: int | None = None) -> Tensor:
         """(N, D), of the last layer or of `layer`; 0 is the embedding."""
         encoder = self.network.encoder
-        return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
+        return encoder.token_vectors(batch) if layer is None else encoder.token_states(batch)[layer]
 
     def has_vector(self, ids: Tensor) -> Tensor:
         """(N,) → (N,) whether each token has a vector, on a CPU"""

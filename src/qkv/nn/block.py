@@ -11,6 +11,7 @@ Shapes: … (B, T) of padded rows, (N,) of packed rows or (Q,) new tokens, D wid
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +60,19 @@ class FeedForward(nn.Module):
         return self.down(self.activation(self.up(x)))
 
 
+class BlockEngine(Protocol):
+    """Computes a block in another way (nn/cpu/encoder.py)."""
+
+    def serves(self, block: "PostNormBlock", x: Tensor) -> bool: ...
+
+    def run(
+        self, block: "PostNormBlock", x: Tensor, attend: Attend, only: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]: ...
+
+
 class PostNormBlock(nn.Module):
+    engine: BlockEngine | None = None
+
     def __init__(
         self,
         attention: MultiHeadSelfAttention,
@@ -79,6 +92,8 @@ class PostNormBlock(nn.Module):
         """`only` (M,): packed tokens to compute after the attention; unread positions are skipped."""
         if x.dim() == 2 and fast.has_kernels(x) and is_plain(self.attention, self.feed_forward):
             return self._fused(x, attend, only)
+        if self.engine is not None and self.engine.serves(self, x):
+            return self.engine.run(self, x, attend, only)
         answer, weights = self.attention(x, attend, only)
         x = self.attention_norm((x if only is None else x.index_select(0, only)) + self.dropout(answer))
         x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))

@@ -158,7 +158,9 @@ class Solver:
 
     @property
     def tokens_per_batch(self) -> int:
-        return TOKENS_PER_BATCH.get(self.device.type, TOKENS_PER_BATCH_ELSEWHERE)
+        if self.device.type != "cpu":
+            return TOKENS_PER_BATCH_ELSEWHERE
+        return self.model.network.encoder.batch_tokens
 
     def features(self, examples: Sequence[Example]) -> Features:
         return self.task.features(self.tokenizer, examples, self.max_length, training=False)

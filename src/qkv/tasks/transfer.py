@@ -70,7 +70,7 @@ class TaskModel(nn.Module):
 
     def hidden(self, batch: Batch) -> Tensor:
         """Run the encoder. → (N, D)"""
-        return self.network.encoder(**batch.inputs(), pool=False).hidden
+        return self.network.encoder.token_vectors(batch)
 
     def of(self, hidden: Tensor, batch: Batch) -> Tensor:
         """(N, D) → (R, D) or (N, D), as `vectors`."""

@@ -14,8 +14,9 @@ Shapes: … rows, I inputs, O outputs.
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import cache, partial
+from threading import Lock
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +77,46 @@ class Origin(NamedTuple):
     version: int  # its modification counter
 
 
+Made = TypeVar("Made")
+
+
+class Derived(Generic[Made]):
+    """What is made from weights: lazily, again after a weight has changed, once if several threads ask. It is never
+    saved, and a copy starts without it."""
+
+    def __init__(self, make: Callable[[Any], Made]) -> None:
+        self.make = make
+        self._lock = Lock()
+        # what was made and its origins; set together, for thread safety
+        self._made: tuple[Made, list[Origin]] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.make,)
+
+    def of(self, source: Any, weights: Sequence[Tensor]) -> Made:
+        """What `make` makes of `source`, whose parameters are `weights`: no inference tensors, which have no
+        modification counter."""
+        made = self._made
+        if made is None or not _is_fresh(made[1], weights):
+            made = None
+            with self._lock:
+                made = self._made
+                if made is None or not _is_fresh(made[1], weights):
+                    made = None
+                    self.forget()  # free the old one first: memory may not suffice for two
+                    # keep the storage alive, so that no other weight can reuse its address
+                    origins = [Origin(weight, weight.detach(), weight._version) for weight in weights]
+                    made = self._made = self.make(source), origins
+        return made[0]
+
+    @property
+    def held(self) -> Made | None:
+        return None if self._made is None else self._made[0]
+
+    def forget(self) -> None:
+        self._made = None
+
+
 ReplaceLinear = Callable[[nn.Linear, str], nn.Module]
 
 
@@ -83,31 +124,18 @@ class Twins:
     """Holds the twin of a network's modules; not a module itself, so that the twin is never saved."""
 
     def __init__(self, replaced: ReplaceLinear) -> None:
-        self.replaced = replaced
-        # the twin and its origins; set together, for thread safety
-        self._made: tuple[nn.ModuleList, list[Origin]] | None = None
-
-    def __reduce__(self) -> tuple[type["Twins"], tuple[ReplaceLinear]]:
-        return Twins, (self.replaced,)  # a copy starts without a twin
+        self._derived = Derived(partial(_replace_linears, replaced=replaced))
 
     def of(self, modules: nn.ModuleList) -> nn.ModuleList:
-        """The twin of these modules. Parameters must not be inference tensors, which have no modification counter."""
-        weights = list(modules.parameters())
-        made = self._made
-        if made is None or not _is_fresh(made[1], weights):
-            made = None
-            self.forget()  # free the old twin first: memory may not suffice for two
-            # keep the storage alive, so that no other weight can reuse its address
-            origins = [Origin(weight, weight.detach(), weight._version) for weight in weights]
-            made = self._made = _replace_linears(modules, self.replaced), origins
-        return made[0]
+        """The twin of these modules."""
+        return self._derived.of(modules, list(modules.parameters()))
 
     @property
     def held(self) -> nn.ModuleList | None:
-        return None if self._made is None else self._made[0]
+        return self._derived.held
 
     def forget(self) -> None:
-        self._made = None
+        self._derived.forget()
 
 
 def _is_fresh(origins: Sequence[Origin], weights: Sequence[Tensor]) -> bool:
