@@ -70,7 +70,7 @@ def serve_models(
     precision: Annotated[
         str,
         typer.Option(
-            "--precision", metavar="TYPE", help="Of translation and generation: fp32, or int8 (faster, nearly equal)."
+            "--precision", metavar="TYPE", help="fp32, int8, or of encoders also bf16 and auto: faster, nearly equal."
         ),
     ] = "fp32",
     max_batch_tokens: Annotated[

@@ -99,7 +99,7 @@ class Served:
     def __init__(self, name: str, opened: Opened, shared: Shared) -> None:
         self.name, self.opened, self.facts, self._shared = name, opened, opened.facts, shared
         self._device = device_named(shared.settings.device)
-        self.model = Model(opened, self._device) if opened.has(ENCODES) else None
+        self.model = self._open_encoder() if opened.has(ENCODES) else None
         self._solver: Solver | None = self.model.solver if self.model is not None and opened.has(HAS_TASK) else None
         self.translator = Translator.of(opened) if opened.has(TRANSLATES) else None
         self._generator = Generator.of(opened, self._device) if opened.has(WRITES) else None
@@ -124,6 +124,14 @@ class Served:
         return f"<Served {self.name}: {', '.join(self.tasks)}>"
 
     # What it is
+
+    def _open_encoder(self) -> Model:
+        """In the precision of the server, where this kind of encoder has it."""
+        precision = self._shared.settings.precision
+        try:
+            return Model(self.opened, self._device, precision=precision)
+        except InputError:
+            return Model(self.opened, self._device)
 
     def _list_tasks(self) -> tuple[str, ...]:
         found = [] if self._solver is None else [TASK_NAMES[self._solver.task.name]]
@@ -167,7 +175,7 @@ class Served:
             "labels": list(opened.labels),
             "languages": languages,
             "calibrated": bool(calibration),
-            "precision": self._shared.settings.precision,
+            "precision": self._shared.settings.decoding_precision if self.model is None else self.model.precision,
             "device": str(self._device),
             "parameters": facts.shown.get("parameters"),
             "notes": list(opened.notes),
@@ -621,7 +629,7 @@ class Models:
         """Open one more model."""
         settings = self.settings
         device = device_named(settings.device)
-        opened = open_model(locate(os.fspath(model)), Loading(device=device, precision=settings.precision))
+        opened = open_model(locate(os.fspath(model)), Loading(device=device, precision=settings.decoding_precision))
         served = self._served[name] = Served(name, opened, self._shared)
         return served
 

@@ -12,6 +12,7 @@ from starlette.types import Receive
 
 from qkv.errors import InputError, did_you_mean
 from qkv.models.folders.hub import default_model, shipped_models, shown_name
+from qkv.nn.cpu.encoder import choose_encoder_precision
 from qkv.train.device import device_named
 
 MODEL_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # 汉字 too: clients send them percent-encoded
@@ -42,7 +43,9 @@ class ServeSettings:
     drain_delay: float = 1.0  # seconds between SIGTERM and the end of listening: time for load balancers to notice
     drain_seconds: float = 20.0  # after that, for accepted requests to finish
     threads: int | None = None  # for computing; None: one per core
-    precision: str = "fp32"  # of translation and generation on a CPU
+    precision: str = (
+        "fp32"  # on a CPU: of encoders fp32, bf16, int8 or auto; of what writes and translates int8 or fp32
+    )
     allow_origins: tuple[str, ...] = ()
     access_log: bool = True
     device: str = "cpu"
@@ -56,11 +59,17 @@ class ServeSettings:
             value = getattr(self, name)
             if not 0 <= value <= 86_400:
                 raise InputError(f"--{name.replace('_', '-')} must be 0 to 86400 seconds, not {value}.")
+        choose_encoder_precision(self.precision)  # refuses what this CPU cannot do
         if self.max_queue_tokens is not None and self.max_queue_tokens < self.batch_tokens:
             raise InputError(
                 f"--max-queue-tokens {self.max_queue_tokens:,} is less than one batch of {self.batch_tokens:,} tokens "
                 "(--max-batch-tokens)."
             )
+
+    @property
+    def decoding_precision(self) -> str:
+        """Of what writes and translates."""
+        return "int8" if self.precision == "int8" else "fp32"
 
     @property
     def batch_tokens(self) -> int:
