@@ -87,9 +87,8 @@ class Journal:
                 self._room.give(size)
             seconds = time.perf_counter() - begin
             status = about.get("status", status)
-            model = about.get("model")
             # a label for every name that somebody makes up would be a leak
-            known = model if model in self.service.names else ""
+            known = next((name for name in self.service.names if name == about.get("model")), "")
             self.service.metrics.request(about.get("route", "other"), known, status, seconds)
             if self.write is not None:
                 self.write(_line(scope, about, status, seconds))

@@ -215,7 +215,7 @@ class Server:
     ) -> None:
         """A host that is not loopback requires a token, generated here unless given. `make_app` takes the place of
         `routes`."""
-        self.worker = worker
+        self.worker = worker or Worker()
         backlog = min(connection.most_connections, BACKLOG) if drain is None else connection.most_connections
         self.socket = _bind(host, port, backlog)
         self.host, self.port = self.socket.getsockname()[:2]
@@ -255,8 +255,7 @@ class Server:
 
     def close(self) -> None:
         self.socket.close()
-        if self.worker is not None:
-            self.worker.close()
+        self.worker.close()
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ Not here: HTTP, routes, the shapes of requests and responses.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -405,7 +405,7 @@ class Served:
 
     async def stream(
         self, prompt: str, call: Call, *, fit: bool = True, begins: bool | None = None, **options: Any
-    ) -> AsyncIterator[WrittenPiece]:
+    ) -> AsyncGenerator[WrittenPiece]:
         """Pieces of one text as they are written, in whole characters. Writing stops when the client leaves or the
         iterator is closed."""
         generator = self._need_generator()

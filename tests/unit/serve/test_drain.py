@@ -122,7 +122,11 @@ def test_a_request_that_comes_with_the_end_is_answered() -> None:
 
 
 def _wait_until_accepted(server: Server, connections: int) -> None:
-    while sum(one.cycle is None for one in list(server._uvicorn.server_state.connections)) < connections:
+    def waiting() -> int:
+        found = list(server._uvicorn.server_state.connections)
+        return sum(isinstance(one, Connection) and one.cycle is None for one in found)
+
+    while waiting() < connections:
         time.sleep(0.002)
 
 

@@ -22,9 +22,9 @@ from qkv.serve.served import (
     ServeSettings,
     UnavailableError,
     UnknownModelError,
-    split_name,
 )
 from qkv.serve.served import default_models as list_defaults
+from qkv.serve.settings import split_name
 from tests.golden.golden import MODELS as GOLDEN
 from tests.support.folders import make_folder
 from tests.support.stand_in import make_zoo, use_zoo
@@ -158,6 +158,7 @@ def test_token_ids_are_texts_with_or_without_their_marks(models: Models) -> None
     for vector in found.vectors:
         assert vector == pytest.approx(expected.vectors[0], abs=1e-6)
     assert mini.decode([encoded.ids], skip_special=True) == ["the cat sat on the mat."]
+    wrong: Any
     for wrong in ([[1, 100_000]], [[-1]], [["a"]], [[True]], [7]):
         with pytest.raises(InputError, match="Text 1"):
             asyncio.run(mini.embed(wrong, Call()))
@@ -216,7 +217,7 @@ def test_translations(models: Models) -> None:
 
 
 def test_generated_texts_and_streams(models: Models) -> None:
-    options = {"sample": True, "top_k": 5, "max_length": 12, "seed": 3}
+    options: dict[str, Any] = {"sample": True, "top_k": 5, "max_length": 12, "seed": 3}
     prompts = ["the cat", "我", "the cat"]
     found = asyncio.run(models["gpt"].generate(prompts, Call(), **options))
     generator = Generator(GOLDEN / "gpt")
@@ -346,7 +347,8 @@ def test_default_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_settings() -> None:
     assert ServeSettings().batch_tokens == 4096 and ServeSettings().queue_tokens == 131_072
-    for wrong in ({"threads": 0}, {"max_body": 0}, {"max_batch_tokens": -1}, {"drain_seconds": -1}):
+    several: list[dict[str, Any]] = [{"threads": 0}, {"max_body": 0}, {"max_batch_tokens": -1}, {"drain_seconds": -1}]
+    for wrong in several:
         with pytest.raises(InputError, match="must be"):
             ServeSettings(**wrong)
     with pytest.raises(InputError, match="less than one batch"):

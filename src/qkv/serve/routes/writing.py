@@ -4,12 +4,12 @@ A text ends before the first of its `stop` strings. What comes in parts holds ba
 """
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from qkv.api.generator import GeneratedText, WrittenPiece
+from qkv.api.generator import GeneratedText
 from qkv.serve.fields import Fields
 from qkv.serve.served import Call, Served
 
@@ -106,7 +106,7 @@ async def stream_text(served: Served, prompt: str, call: Call, how: Writing) -> 
     held = Held(how.stop)
     n_tokens = n_prompt = 0
     reason = "length"
-    written = cast(AsyncGenerator[WrittenPiece, None], served.stream(prompt, call, **how.options))
+    written = served.stream(prompt, call, **how.options)
     async with aclosing(written) as pieces:  # closed early, no more is computed
         async for piece in pieces:
             n_tokens, n_prompt = piece.n_tokens, piece.n_prompt_tokens
