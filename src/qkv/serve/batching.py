@@ -335,7 +335,10 @@ class Batcher:
                     return None
                 self._running_tokens += sum(part.tokens for part in taken[1])
             self._collate_ahead()
-        return ahead.result() if taken is None else self._collate(*taken)
+        if ahead is not None:
+            return ahead.result()
+        assert taken is not None, "one of both"
+        return self._collate(*taken)
 
     def _work(self) -> None:
         self._start()
