@@ -233,7 +233,7 @@ def test_wrong_numbers_and_far_guesses_in_our_own_words(run: Run, locale: Callab
     locale(LANG="en_US.UTF-8")
     assert run("finetune", "classify", "--lr", "abc")[2].startswith("error: --lr is a number, not 'abc'.")
     assert run("finetune", "classify", "--seeds", "1.5")[2].startswith("error: --seeds is a whole number, not '1.5'.")
-    assert run("serve")[2] == "error: No such command 'serve'. See: qkv --help\n", "curve is far"
+    assert run("sweep")[2] == "error: No such command 'sweep'. See: qkv --help\n", "check is far"
     assert "Did you mean 'finetune'?" in run("finetun")[2]
     locale(LANG="zh_CN.UTF-8")
     assert run("finetune", "classify", "--lr", "abc")[2].startswith("错误：--lr 应为数，不是「abc」。")

@@ -1,7 +1,8 @@
 """A `qkv` for the PATH that starts at once: a parent has imported everything, and forks for each command.
 
 Python with torch takes seconds to start; a child of this one takes none. It runs `main` with the words, the folder, the
-environment and the open files of whoever called, several at a time where a shell asks for it, and gives the exit code.
+environment and the open files of whoever called, several at a time where a shell asks for it, and gives the exit code;
+SIGTERM goes on to it.
 `qkv-python CODE` beside it is `python -c CODE` in the same way.
 """
 
@@ -43,6 +44,7 @@ with socket.socket(socket.AF_UNIX) as listener:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _, files, _, _ = socket.recv_fds(connection, 1, 3)
         told = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        connection.sendall(os.getpid().to_bytes(4, "big"))
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)
@@ -64,12 +66,14 @@ with socket.socket(socket.AF_UNIX) as listener:
             os._exit(code)
 """
 COMMAND = """#!{python} -SE
-import json, os, socket, sys
+import json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX) as parent:
     parent.connect({place!r})
     socket.send_fds(parent, [b" "], [0, 1, 2])
     parent.sendall(json.dumps([{name!r}, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode())
     parent.shutdown(socket.SHUT_WR)
+    child = int.from_bytes(parent.recv(4), "big")
+    signal.signal(signal.SIGTERM, lambda number, frame: os.kill(child, number))
     sys.exit((parent.recv(1) or b"\\x01")[0])
 """
 
