@@ -12,6 +12,7 @@ written whole or not at all.
 """
 
 import os
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,9 @@ def export(
     with replaced_folder(target, _reason_to_keep) as fresh:
         if held_out is not None:
             trial = fresh / "trial.onnx"
-            write_graph(trial, exported, packed=True, int8=True, hidden=True)
+            # the scores of a head are for examples of its task
+            tried = exported if held_out.examples else replace(exported, head="none")
+            write_graph(trial, tried, packed=True, int8=True, hidden=True)
             about["int8"] = compare_graph(trial, exported, opened.tokenizer, max_length, solver, held_out)
             for file in fresh.iterdir():
                 file.unlink()

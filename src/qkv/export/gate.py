@@ -50,6 +50,7 @@ MOST_UNKNOWN = 0.2
 """Share of a text's tokens that a vocabulary may lack; a text of more says nothing about the model."""
 FEWEST_TEXTS = 20
 """With fewer such texts of the package, all of them are taken."""
+TEXTS_PER_FILE = 40
 PACKAGE_TEXTS = ("news.en.test.csv", "news.zh.test.csv", "intents.en.csv", "intents.zh.csv")
 PLAIN_SUFFIXES = (".txt", ".txt.gz", ".txt.xz")
 
@@ -120,7 +121,7 @@ def find_held_out(opened: Opened, solver: Solver | None, check: Path | None) -> 
         return HeldOut(str(check), examples=_some(map(solver.task.adapted, read_rows(source)), MOST_EXAMPLES))
     if solver is not None and (examples := _development_examples(opened)):
         return HeldOut("development examples of the run", examples=examples[:MOST_EXAMPLES])
-    texts = [text for name in PACKAGE_TEXTS for text in _first_column(FOLDER / "examples" / name)[:75]]
+    texts = [text for name in PACKAGE_TEXTS for text in _first_column(FOLDER / "examples" / name)[:TEXTS_PER_FILE]]
     known = [text for text in texts if _is_known(opened.tokenizer, text)]
     return HeldOut("texts of the package", texts=known if len(known) >= FEWEST_TEXTS else texts)
 

@@ -219,3 +219,18 @@ def test_int8_below_the_limit_is_refused(sources: Mapping[str, Path], tmp_path: 
     with pytest.raises(InputError, match="accuracy falls from .*--most-loss"):
         measured(sources["single"], tmp_path / "out", check=tmp_path / "test.csv", least_cosine=0.5, most_loss=-1.0)
     assert not (tmp_path / "out").exists()
+
+
+def test_int8_is_measured_on_the_development_set_of_a_run(tmp_path: Path) -> None:
+    for name in ("train", "dev"):
+        rows = [f"the cat {number},animal\n北京 {number},place\n" for number in range(6 if name == "train" else 4)]
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
+    run = tmp_path / "run"
+    task_folder(run / "model", "classify")
+    lines = ['task = "classify"', 'model = "model"', "[data]"]
+    lines += [f"{name} = '{tmp_path / name}.csv'" for name in ("train", "dev")]
+    (run / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = measured(run, tmp_path / "out", least_cosine=0.9)
+    assert found["held_out"] == "development examples of the run" and found["score"]["n_examples"] == 8
+    (tmp_path / "dev.csv").unlink()
+    assert measured(run, tmp_path / "other", least_cosine=0.9)["held_out"] == "texts of the package"
