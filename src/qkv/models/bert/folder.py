@@ -354,20 +354,6 @@ def open_bert(plan: FolderPlan, facts: Facts, loading: Loading) -> Opened:
             files=read_licences(folder.path),
         )
 
-    def extend(file: Path) -> AddedTokens:
-        added = add_tokens(network, folder.tokenizer, file)
-        folder.tokenizer = added.tokenizer
-        return added
-
-    def shorten(layers: int) -> None:
-        known = network.config
-        if known.groups is not None:
-            raise InputError(f"The layers of {folder.path} share their weights: none can be dropped.")
-        if not 1 <= layers <= known.layers:
-            raise InputError(f"{folder.path} has {known.layers} layers; {layers} of them cannot be kept.")
-        network.encoder.blocks = network.encoder.blocks[:layers]
-        network.config = network.encoder.config = replace(known, layers=layers)
-
     parts: dict[Ability[Any], Callable[[], Any]] = {
         HAS_TASK: lambda: HasTask(network, facts.heads),
         FILLS: lambda: Fills(network, folder.tokenizer.mask_id),
@@ -390,6 +376,25 @@ def open_bert(plan: FolderPlan, facts: Facts, loading: Loading) -> Opened:
         folder.notes,
         {one: parts[one] for one in facts.abilities},
         folder.save,
-        extend,
-        shorten,
+        partial(_extend, network, folder),
+        partial(_shorten, network, folder.path),
     )
+
+
+# partials of functions, not closures: a copy of what was opened changes its own network, and can be pickled
+
+
+def _extend(network: BertWithHeads, folder: Folder, file: Path) -> AddedTokens:
+    added = add_tokens(network, folder.tokenizer, file)
+    folder.tokenizer = added.tokenizer
+    return added
+
+
+def _shorten(network: BertWithHeads, path: Path, layers: int) -> None:
+    known = network.config
+    if known.groups is not None:
+        raise InputError(f"The layers of {path} share their weights: none can be dropped.")
+    if not 1 <= layers <= known.layers:
+        raise InputError(f"{path} has {known.layers} layers; {layers} of them cannot be kept.")
+    network.encoder.blocks = network.encoder.blocks[:layers]
+    network.config = network.encoder.config = replace(known, layers=layers)

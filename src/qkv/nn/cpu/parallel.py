@@ -25,6 +25,7 @@ def run_parts(parts: Sequence[Callable[[], Result]]) -> list[Result]:
     left, lock, started = iter(range(len(parts))), Lock(), Barrier(threads + 1)
 
     def work() -> None:
+        torch.get_num_threads()  # else torch would set the number of a new thread at its first operation
         torch.set_num_threads(1)  # of this thread, but also the default of others and of MKL, which the caller restores
         started.wait()
         with torch.inference_mode() if in_inference else torch.no_grad():
