@@ -236,7 +236,7 @@ class Batch:
 
         >>> batch = Batch.of([[1, 2, 3], [4], [5, 6], [7], [8]])
         >>> [part.lengths for part in batch.parts(100, 2)], [part.lengths for part in batch.parts(3, 2)]
-        ([(3, 1), (2, 1, 1)], [(3,), (1,), (2, 1), (1,)])
+        ([(3, 1), (2, 1, 1)], [(3,), (1,), (2,), (1, 1)])
         """
         wanted = number * -(-self.n_tokens // (most * number))
         ends = np.cumsum(self.lengths)  # (R,)

@@ -298,7 +298,7 @@ def test_nothing_is_collected_before_the_model_is_there(classifier: Path, monkey
     seen: list[bool] = []
     model = load(classifier)
 
-    def loaded(*given: Any) -> Model:
+    def loaded(*given: Any, **named: Any) -> Model:
         seen.append(gc.isenabled())
         return model
 

@@ -11,7 +11,7 @@ oneDNN compiles a kernel for every number of rows (a millisecond, 0.7 MB), so ro
 The padding follows the rows in memory and is handed from block to block.
 
 An engine belongs to a block (`use_engines`) and packs its weights on first use, and again after a change. What it does
-not serve (gradients, training, a GPU, padded rows, replaced layers) the block computes itself.
+not serve (gradients, training, a GPU, padded rows, layers that are replaced or have hooks) the block computes itself.
 
 Shapes: N tokens, P with padding, M tokens that are needed, D width, F inner width, H heads, K head width, I inputs, O
 outputs.
@@ -114,7 +114,10 @@ def _is_served(block: PostNormBlock, device: torch.device) -> bool:
     if block.feed_forward.activation not in _FUSED or not is_plain(block.attention, block.feed_forward):
         return False
     return explain_no_packing() is None and all(
-        layer.bias is not None and layer.weight.dtype == torch.float32 and not layer.weight.is_inference()
+        layer.bias is not None
+        and layer.weight.dtype == torch.float32
+        and not layer.weight.is_inference()
+        and not (layer._forward_hooks or layer._forward_pre_hooks)
         for layer in _linears(block)
     )
 
