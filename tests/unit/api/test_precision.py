@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,8 @@ def test_a_model_in_another_precision(tmp_path: Path) -> None:
     assert not np.array_equal(found, exact)
     again = small.with_precision("fp32")
     assert again.precision == "fp32" and small.precision == "int8"
-    assert again.network.encoder.blocks[0].attention.qkv.weight is small.network.encoder.blocks[0].attention.qkv.weight
+    for one, other_one in zip(again.network.parameters(), small.network.parameters(), strict=True):
+        assert one is other_one
     assert again.tokenizer is small.tokenizer
     np.testing.assert_allclose(again.embed(TEXTS).vectors, exact, atol=1e-6)
     cost = measure_vectors(small, TEXTS)
@@ -51,10 +53,11 @@ def test_a_model_in_another_precision(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", ["classify", "tag", "answer", "choice"])
 def test_results_of_every_task(task: str, tmp_path: Path) -> None:
     model = load_for(HAS_TASK, task_folder(tmp_path / "run", task), precision="int8")
-    inputs = {
+    kinds: dict[str, list[Any]] = {
         "answer": [("who sat", text) for text in TEXTS],
         "choice": [{"text": text, "question": "who", "choices": ["a cat", "北京"]} for text in TEXTS],
-    }.get(task, TEXTS)
+    }
+    inputs: list[Any] = kinds.get(task, TEXTS)
     (examples, results), *_ = model.predict_stream(inputs)
     cost = measure_results(model, examples[:MEASURED], results[:MEASURED])
     assert cost.n_texts == 4 and 0 <= cost.n_same <= 4 and 0 <= cost.largest_change < 0.3

@@ -1,1 +1,1 @@
-"""Decoding on a CPU: caches, 8-bit weights, numba kernels, speculative decoding."""
+"""On a CPU. Decoding: caches, 8-bit weights, numba kernels, speculation. Encoders: packed weights, precisions."""
