@@ -79,7 +79,8 @@ def main() -> None:
     port, path, file, clients, seconds = sys.argv[1:]
     requests = []
     for text in json.loads(Path(file).read_text(encoding="utf-8")):
-        body = json.dumps({"inputs": text, "input": text, "model": "minilm"}).encode()
+        fields = {"input": text, "model": "minilm"} if path.startswith("/v1/") else {"inputs": text}
+        body = json.dumps(fields).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         requests.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     print(json.dumps(ask_for(int(port), requests, int(clients), float(seconds))))
