@@ -149,7 +149,7 @@ def main() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from qkv.export.int8 import describe_cpu
+    from qkv.api.export.int8 import describe_cpu
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "graphs"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from importlib.abc import Loader as Loader_of_module
 
     from qkv.api.classifier import Classifier as Classifier
+    from qkv.api.export.folder import export as export
     from qkv.api.generator import Generator as Generator
     from qkv.api.model import Model as Model
     from qkv.api.model import load as load
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from qkv.api.vector_scores import load_vectors as load_vectors
     from qkv.data.batch import Batch as Batch
     from qkv.errors import InputError as InputError
-    from qkv.export.folder import export as export
     from qkv.look.page import look as look
     from qkv.models.bert.network import Bert as Bert
     from qkv.models.bert.network import BertConfig as BertConfig
@@ -45,7 +45,7 @@ _PLACES = {
     "Model": "qkv.api.model",
     "SearchIndex": "qkv.api.search_index",
     "Tokenizer": "qkv.text.tokenizer",
-    "export": "qkv.export.folder",
+    "export": "qkv.api.export.folder",
     "load": "qkv.api.model",
     "load_translator": "qkv.api.translator",
     "load_vectors": "qkv.api.vector_scores",

@@ -35,7 +35,6 @@ RANKS = {
             "tasks",
             "jobs",
             "api",
-            "export",
             "serve",
             "look",
             "cli",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from qkv.api.export import folder as exporting
 from qkv.cli.main import main
-from qkv.export import folder as exporting
 from tests.support.below_readers import make_elmo
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt

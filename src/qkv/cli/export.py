@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from qkv.api.export.formats import EXPORT_FORMATS, LEAST_COSINE, MOST_LOSS
 from qkv.cli.options import JsonOption
-from qkv.export.formats import EXPORT_FORMATS, LEAST_COSINE, MOST_LOSS
 from qkv.text.messages import write
 
 
@@ -67,8 +67,8 @@ def export_graph(
 
     --json prints the document that is written to export.json.
     """
+    from qkv.api.export.folder import export
     from qkv.cli.terminal import print_json
-    from qkv.export.folder import export
     from qkv.models.folders.hub import shown_name
 
     name = model.removeprefix("hf:").rpartition("/")[2] if model.startswith("hf:") else shown_name(model)

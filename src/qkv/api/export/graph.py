@@ -26,8 +26,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.export.int8 import linear_int8, look_up_int8
-from qkv.export.nodes import Nodes
+from qkv.api.export.int8 import linear_int8, look_up_int8
+from qkv.api.export.nodes import Nodes
 from qkv.models.bert.network import BertWithHeads
 
 IDS, MASK, SEGMENTS, LENGTHS = "input_ids", "attention_mask", "token_type_ids", "lengths"

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.export.nodes import Nodes
+from qkv.api.export.nodes import Nodes
 
 LARGEST_PAIR = 128
 LOWEST = {"gelu": 0.1701, "gelu_tanh": 0.1701, "silu": 0.2785, "relu": 0.0}

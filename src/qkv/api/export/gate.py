@@ -19,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from qkv.api.export.graph import ENDS, HIDDEN, IDS, LENGTHS, LOGITS, SEGMENTS, STARTS, ExportedNetwork
+from qkv.api.export.int8 import describe_cpu
 from qkv.config import merge, read_toml
 from qkv.data.batch import Batch, plan_batches
 from qkv.data.labelled.examples import Example
@@ -27,8 +29,6 @@ from qkv.data.pairs.groups import make_rows
 from qkv.data.readers import stream_texts
 from qkv.data.windows import Windowed
 from qkv.errors import InputError
-from qkv.export.graph import ENDS, HIDDEN, IDS, LENGTHS, LOGITS, SEGMENTS, STARTS, ExportedNetwork
-from qkv.export.int8 import describe_cpu
 from qkv.jobs.finetune.data import check_data_unchanged, read_data, read_rows
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.models.family import Opened

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.export.int8 import LARGEST_PAIR, describe_cpu, quantise_columns, quantise_rows
+from qkv.api.export.int8 import LARGEST_PAIR, describe_cpu, quantise_columns, quantise_rows
 
 
 @settings(max_examples=60, deadline=None)

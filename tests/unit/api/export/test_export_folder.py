@@ -161,7 +161,7 @@ def test_what_the_folder_holds(folders: Mapping[str, Path]) -> None:
 
 
 def test_a_crf_and_a_temperature_stay_outside(tmp_path: Path) -> None:
-    tagger = Path(__file__).parents[2] / "golden" / "models" / "crf"
+    tagger = Path(__file__).parents[3] / "golden" / "models" / "crf"
     about = qkv.export(tagger, tmp_path / "crf")
     assert about["not_in_graph"] and "CRF" in (tmp_path / "crf" / "README.md").read_text(encoding="utf-8")
     assert set(about["calibration"]) == {"temperature", "thresholds", "abstain_below"}

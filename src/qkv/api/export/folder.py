@@ -17,13 +17,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from qkv.api.export.card import make_export_card
+from qkv.api.export.formats import EXPORT_FORMATS, EXPORTED_HEADS, LEAST_COSINE, MOST_LOSS
+from qkv.api.export.gate import check_figures, compare_graph, find_held_out, import_onnxruntime
+from qkv.api.export.graph import ROW_HEADS, ExportedNetwork, write_graph
+from qkv.api.export.nodes import OPSET, WEIGHTS_SUFFIX, import_onnx
 from qkv.api.model import Model
 from qkv.errors import InputError, did_you_mean, listed
-from qkv.export.card import make_export_card
-from qkv.export.formats import EXPORT_FORMATS, EXPORTED_HEADS, LEAST_COSINE, MOST_LOSS
-from qkv.export.gate import check_figures, compare_graph, find_held_out, import_onnxruntime
-from qkv.export.graph import ROW_HEADS, ExportedNetwork, write_graph
-from qkv.export.nodes import OPSET, WEIGHTS_SUFFIX, import_onnx
 from qkv.files import check_replaceable, replaced_folder, to_json
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.family import ENCODES, HAS_TASK, Facts, Loading, Opened

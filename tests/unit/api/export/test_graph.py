@@ -8,11 +8,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from qkv.api.export import graph as graphs
+from qkv.api.export import nodes
+from qkv.api.export.formats import EXPORTED_HEADS
+from qkv.api.export.graph import HIDDEN, ROW_HEADS, SENTENCE, ExportedNetwork, write_graph
 from qkv.data.batch import Batch
-from qkv.export import graph as graphs
-from qkv.export import nodes
-from qkv.export.formats import EXPORTED_HEADS
-from qkv.export.graph import HIDDEN, ROW_HEADS, SENTENCE, ExportedNetwork, write_graph
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from tests.support.folders import SMALL, make_tokenizer, randomise
 from tests.support.like_folders import RECORDS, SHAPES

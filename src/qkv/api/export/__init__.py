@@ -5,7 +5,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Union
 
-from qkv.export.formats import LEAST_COSINE, MOST_LOSS
+from qkv.api.export.formats import LEAST_COSINE, MOST_LOSS
 
 if TYPE_CHECKING:
     from qkv.api.model import Model
@@ -35,7 +35,7 @@ class _Callable(ModuleType):
         examples; default: the run's development examples, or texts of the package) and refused below `least_cosine`, or
         when a task loses more than `most_loss` of its score.
         """
-        from qkv.export.folder import export
+        from qkv.api.export.folder import export
 
         return export(
             model,
