@@ -80,7 +80,7 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     found = checkpoint_steps(folder)
     for path in reversed(found):
         try:
-            return _load(path)
+            return load_checkpoint(path)
         except InputError as error:
             warn(f"{error} The previous checkpoint is used." if path != found[0] else str(error))
     if found:
@@ -90,7 +90,8 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     return None
 
 
-def _load(path: Path) -> Checkpoint:
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Load and verify one."""
     try:
         content = read_object(path / "state.json")
         for name, expected in content["sha256"].items():
@@ -166,6 +167,7 @@ TRAINING_TEXTS = "training_texts.bin"
 """Hashes of the training texts of a fine-tuning run (`KnownTexts`), by which `evaluate` recognises them."""
 _OURS = (
     *(CONFIG, "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl", "points.jsonl"),
+    "samples.jsonl",
     *("report.html", "result.json", "model", "translations.tsv", "tokenizer", TRAINING_TEXTS),
 )
 """Files that runs write atomically; a process that was killed may leave drafts of them."""
