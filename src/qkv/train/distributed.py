@@ -31,8 +31,9 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from qkv.errors import InputError
+from qkv.errors import PEER_LOST, InputError
 from qkv.train.device import count_cores, device_named
+from qkv.train.launch import end_with_launcher
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -45,6 +46,8 @@ _LONG = timedelta(hours=12)
 
 class PeerLostError(InputError):
     """Another process of the run has ended."""
+
+    exit_code = PEER_LOST
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,15 @@ class World:
         """Wait for all other processes."""
         if self.size > 1:
             self.sum([1.0])
+
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """A block that the first process goes through before the others: it writes a file that they find."""
+        if self.is_main:
+            yield
+        self.wait()
+        if not self.is_main:
+            yield
 
     def sum(self, values: Sequence[float]) -> list[float]:
         return self._reduced(values, dist.ReduceOp.SUM)
@@ -213,6 +225,7 @@ def join() -> Iterator[World]:
     else:
         owned = world.size > 1
         if owned:
+            end_with_launcher()
             _connect(world)
     if world.local_size > 1:
         torch.set_num_threads(max(1, count_cores() // world.local_size))

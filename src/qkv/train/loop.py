@@ -301,6 +301,11 @@ class Trainer(Generic[_B]):
                     lr = self.lr_at(self.step)
                     self._advance_or_advise(built.value, lr)
                     clock.add(built, job.flops)
+                    if self.step == started + 1 and len(built.value) < world.size and not job.together:
+                        progress.message(
+                            f"note: a step of this run has {len(built.value)} batches, fewer than the {world.size} "
+                            "processes, of which some have nothing to do."
+                        )
                     self._log_samples(log, len(built.value))
                     if world.size == 1:
                         self.stopping = self.interruption.signal
@@ -479,7 +484,8 @@ class Trainer(Generic[_B]):
                 loss = torch.stack([term.loss * shares[name] for name, term in terms.items()]).sum()
                 if self.gradients is not None and number == own[-1]:
                     self.gradients.arm()
-                self.scaler.scale(loss).backward()
+                if loss.requires_grad or not job.together:  # together, a process may have no part in it
+                    self.scaler.scale(loss).backward()
                 for name, term in terms.items():
                     if job.together and not self.world.is_main:  # all have the same figures
                         self.window.add(name, None, None, count[name])
