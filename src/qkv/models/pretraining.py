@@ -236,7 +236,7 @@ def divide_step(config: Config, progress: Progress) -> Config:
     return merge(config, {"rows": total // number, "train": {"accumulate": number}}, COMMAND_LINE)
 
 
-_EVEN = 1.15
+_EVEN = 1.25
 """How much longer than the mean the longest share of a step may be, before it is cut into smaller batches."""
 
 

@@ -255,13 +255,19 @@ def _leave() -> None:
 
 
 def _connect(world: World) -> None:
-    from torch.distributed.distributed_c10d import PrefixStore
-    from torch.distributed.rendezvous import rendezvous
-
+    torch_stores: Any = dist  # which has the names, but does not declare them
     patience = timedelta(seconds=float(os.environ.get("QKV_JOIN_SECONDS", PATIENCE)))
-    address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+    if not host or not port.isdecimal():
+        raise InputError(f"MASTER_ADDR and MASTER_PORT of the environment are '{host}' and '{port}'. {_START}")
+    address = f"{host}:{port}"
+    # torchrun has the table where the processes meet itself; else the first of them has it
+    is_server = world.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
-        store, _, _ = next(rendezvous("env://", world.rank, world.size, timeout=patience))
+        # it does not wait for the others: `_meet` does, and says who is missing
+        table = torch_stores.TCPStore(
+            host, int(port), world.size, is_server, patience, wait_for_workers=False, multi_tenant=True
+        )
     except (RuntimeError, ValueError) as error:
         if "EADDRINUSE" in str(error) or "address already in use" in str(error).lower():
             raise InputError(
@@ -271,7 +277,7 @@ def _connect(world: World) -> None:
             f"Rank {world.rank} cannot reach the first process at {address} within {patience.total_seconds():g} s. Is "
             "it running, and are MASTER_ADDR and MASTER_PORT those of its machine?"
         ) from error
-    store = PrefixStore(f"qkv/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    store = torch_stores.PrefixStore(f"qkv/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", table)
     _meet(world, store, patience)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=world.rank, world_size=world.size, timeout=_LONG)
