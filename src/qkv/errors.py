@@ -13,8 +13,6 @@ from difflib import get_close_matches
 class InputError(ValueError):
     """The user's input cannot be used; the message names it and says what to do."""
 
-    exit_code = 2
-
 
 PEER_LOST = 3
 """Exit code of a process that ends because another one of the same run has ended, which says why."""

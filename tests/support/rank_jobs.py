@@ -93,7 +93,7 @@ def train(out: str, given: dict[str, Any]) -> int:
             outcome = Trainer(job, config, Silent()).run()
     except InputError as error:
         print(error)
-        return error.exit_code
+        return getattr(error, "exit_code", 2)
     print(json.dumps({"step": outcome.step, "finished": outcome.finished, "signal": outcome.signal}))
     return 0
 
@@ -118,8 +118,8 @@ def exchange() -> int:
             assert other.grad is not None and other.grad.tolist() == [1.0] * 3
             assert unused.grad is None, "an optimizer would let it decay"
             used.grad = other.grad = None
-        world.check_equal({"weight": torch.ones(2)}, "now")
-        with pytest.raises(InputError, match="the same values of weight now"):
-            world.check_equal({"weight": torch.full((2,), float(world.rank))}, "now")
+        world.check_equal({"weight": torch.ones(2)}, 7)
+        with pytest.raises(InputError, match="the same values of weight at step 7"):
+            world.check_equal({"weight": torch.full((2,), float(world.rank))}, 7)
     assert current_world() == World()
     return 0

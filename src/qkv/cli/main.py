@@ -201,9 +201,10 @@ def _run(words: list[str]) -> int:
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except InputError as error:
-        if error.exit_code == PEER_LOST and LAUNCHED in os.environ:
-            return error.exit_code  # the one that started the processes says which has ended
-        return _fail(str(error), code=error.exit_code)
+        code = getattr(error, "exit_code", 2)
+        if code == PEER_LOST and LAUNCHED in os.environ:
+            return code  # the one that started the processes says which has ended
+        return _fail(str(error), code=code)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:

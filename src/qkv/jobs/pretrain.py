@@ -77,8 +77,11 @@ def make_lifecycle(pretraining: Pretraining[C, T]) -> Lifecycle[C]:
 class ShardSession(Generic[C, T]):
     def __init__(self, pretraining: Pretraining[C, T], config: C, out: Path, progress: Progress, begins: bool) -> None:
         self.pretraining, self.out = pretraining, out
-        if pretraining.alone is not None and current_world().size > 1:
-            raise InputError(pretraining.alone)
+        if pretraining.alone and current_world().size > 1:
+            raise InputError(
+                f"{config.model_type} trains in one process, with a thread for each core (--set train.threads=N): "
+                "leave out --processes."
+            )
         if begins:
             config = divide_step(merge(config, _places(config), COMMAND_LINE), progress)
         self.trainer = pretraining.trainer(config, out, progress, begins)

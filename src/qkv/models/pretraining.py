@@ -110,7 +110,7 @@ class Pretraining(Generic[C, T]):
     )
     model: str = "the model"  # what RUN/model is, as the terminal says it; {model} is its folder
     report: str = "curves, remarks"  # what RUN/report.html shows
-    alone: str | None = None  # why it trains in one process, and what to do instead; None: it trains in several
+    alone: bool = False  # it trains in one process, with threads
 
 
 def no_init(model: str) -> dict[str, str]:

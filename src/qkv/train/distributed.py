@@ -114,7 +114,7 @@ class World:
         _exchange(dist.broadcast, data, 0)
         return value if self.is_main else cast(_T, json.loads(bytes(data.tolist())))
 
-    def check_equal(self, tensors: Mapping[str, Tensor], what: str) -> None:
+    def check_equal(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Raise unless all processes hold the same bytes: after a fault of the hardware, or on machines that round
         differently, they drift apart without a sign."""
         if self.size == 1:
@@ -127,8 +127,8 @@ class World:
         for number, name in enumerate(tensors):
             if largest[2 * number] != -largest[2 * number + 1]:
                 raise InputError(
-                    f"The processes do not have the same values of {name} {what}. Do the machines have the same "
-                    "hardware and software? Resume from the last checkpoint."
+                    f"The processes do not have the same values of {name} at step {step:,}. Do the machines have the "
+                    "same hardware and software? Resume from the last checkpoint."
                 )
 
     def check_device(self, name: str) -> None:
@@ -278,7 +278,10 @@ def _connect(world: World) -> None:
             "it running, and are MASTER_ADDR and MASTER_PORT those of its machine?"
         ) from error
     store = torch_stores.PrefixStore(f"qkv/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", table)
-    _meet(world, store, patience)
+    try:
+        _meet(world, store, patience)
+    except RuntimeError as error:  # the first process has given up before
+        raise lost_peer(error) from error
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=world.rank, world_size=world.size, timeout=_LONG)
     total = world.sum([world.rank + 1.0])[0]

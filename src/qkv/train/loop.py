@@ -286,7 +286,7 @@ class Trainer(Generic[_B]):
     def _run(self) -> Outcome:
         job, config, progress, world = self.job, self.config, self.progress, self.world
         self.restore()
-        world.check_equal(self.trained(), f"at step {self.step:,}")
+        world.check_equal(self.trained(), self.step)
         started = self.step
         if started >= self.last_step or self.gives_up:
             return Outcome(started, started, finished=True)
@@ -547,7 +547,7 @@ class Trainer(Generic[_B]):
 
     def save(self) -> None:
         self.stop_if_lost()
-        self.world.check_equal(self.trained(), f"after step {self.step:,}")
+        self.world.check_equal(self.trained(), self.step)
         if not self.world.is_main:
             return
         described = environment(self.device)

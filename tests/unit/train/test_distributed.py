@@ -87,7 +87,9 @@ def test_a_run_goes_on_with_any_number_of_processes(ranks: Ranks, whole: dict[in
     check_alike(whole[1], tmp_path)
 
 
-@pytest.mark.parametrize("rank", [0, 1, "all"])
+@pytest.mark.parametrize(
+    "rank", [1, pytest.param(0, marks=pytest.mark.slow), pytest.param("all", marks=pytest.mark.slow)]
+)
 def test_what_is_killed_ends_with_the_same_bytes(
     ranks: Ranks, whole: dict[int, Path], tmp_path: Path, rank: int | str
 ) -> None:
@@ -133,8 +135,8 @@ def test_numbers_and_gradients_are_exchanged(ranks: Ranks) -> None:
 
 def test_a_process_that_does_not_come_is_named(ranks: Ranks, tmp_path: Path) -> None:
     ended = ranks.call(3, TRAIN, str(tmp_path), {}, environment={"QKV_JOIN_SECONDS": "0.5"}, absent=(1,))
-    assert ended.codes == [2, 2]
-    assert all("Rank 1 of 3 did not start within 0.5 s" in said for said in ended.said)
+    assert ended.codes[0] == 2 and "Rank 1 of 3 did not start within 0.5 s" in ended.said[0]
+    assert ended.codes[1] in (2, PEER_LOST), "it has waited as long, or the first one was gone before"
     ended = ranks.call(2, TRAIN, str(tmp_path), {}, environment={"QKV_JOIN_SECONDS": "0.5"}, absent=(0,))
     assert "Rank 1 cannot reach the first process at 127.0.0.1" in ended.said[0]
 
