@@ -14,6 +14,10 @@ class InputError(ValueError):
     """The user's input cannot be used; the message names it and says what to do."""
 
 
+PEER_LOST = 3
+"""Exit code of a process that ends because another one of the same run has ended, which says why."""
+
+
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """Return a hint to append to a message, with a leading space; "" if no option is similar.
 

@@ -17,6 +17,7 @@ from qkv.cli.options import (
     JsonOption,
     OverwriteOption,
     PrecisionOption,
+    ProcessesOption,
     RecipeOption,
     ResumeOption,
     RunOption,
@@ -27,6 +28,8 @@ from qkv.cli.options import (
     TrainingDevice,
     check_not_read,
     choose_device,
+    end_other_process,
+    join_processes,
     load_model,
     quick_start,
     refuse_with_resume,
@@ -382,6 +385,7 @@ def _remark(found: "Embeddings") -> None:
 
 @train.command("embed", short_help="Train sentence vectors on pairs, triplets, scores or a teacher.", cls=WithFiles)
 def train_embed(
+    invocation: typer.Context,
     data: Annotated[
         list[str] | None,
         typer.Option("--data", metavar="FILE …", help="Training files: pairs, triplets, scored pairs, or texts."),
@@ -425,6 +429,7 @@ def train_embed(
     ] = None,
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
+    processes: ProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -468,6 +473,7 @@ def train_embed(
     """
     import os
 
+    join_processes(invocation, processes)
     given: dict[str, Any] = {
         "data.train": tuple(data) if data else None,
         "data.parallel": tuple(parallel) if parallel else None,
@@ -499,6 +505,7 @@ def train_embed(
             named = {"model": model or os.environ.get("QKV_MODEL"), **flags}
             config = resolve_embed_settings(Requested(recipe, named, settings or []))
             finished = EMBEDDING.start(config, out, progress, overwrite)
+    end_other_process(finished)
     run = finished.run
     left = f"\n{run / 'model'}: the model. Try: qkv embed TEXT TEXT --model {run}\n{run / 'report.html'}: the report"
     report_result("embed", finished, as_json, _show_trained, left)

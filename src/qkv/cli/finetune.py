@@ -20,6 +20,7 @@ from qkv.cli.options import (
     OverwriteOption,
     PairColumn,
     PretrainedOption,
+    ProcessesOption,
     QuestionColumn,
     RateOption,
     RecipeOption,
@@ -37,6 +38,8 @@ from qkv.cli.options import (
     WeightColumn,
     check_spelling,
     check_task,
+    end_other_process,
+    join_processes,
     quick_start,
     refuse_with_resume,
     report_result,
@@ -47,6 +50,7 @@ from qkv.text.messages import language, write
 
 
 def finetune(
+    invocation: typer.Context,
     task: TaskArgument = None,
     model: PretrainedOption = DEFAULT_MODEL,
     embeddings: EmbeddingsOption = None,
@@ -84,6 +88,7 @@ def finetune(
     skip_bad: SkipBadOption = False,
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
+    processes: ProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -125,6 +130,7 @@ def finetune(
     Check a file first: qkv check FILE. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
+    join_processes(invocation, processes)
     with quick_start():
         from qkv.cli.terminal import print_result
         from qkv.jobs.finetune.run import FINETUNING
@@ -171,6 +177,7 @@ def finetune(
         with for_stderr() as progress:
             config = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
             finished = FINETUNING.start(config, out, progress, overwrite)
+    end_other_process(finished)
     run = finished.run
     readers = "qkv" if model_type_of(run / "model") in OWN_TYPES else "qkv and transformers"
     left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the report"

@@ -32,8 +32,9 @@ from qkv.cli.serve import serve_models
 from qkv.cli.tokenize import tokenize, tokenizer
 from qkv.cli.translate import WithFiles, train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import PEER_LOST, InputError, did_you_mean
 from qkv.text.messages import LANGUAGES, check_language, language, speaking, translate, write
+from qkv.train.launch import LAUNCHED
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo, "Show what each system does, from word2vec to BERT, offline, in about two minutes."),
@@ -202,7 +203,10 @@ def _run(words: list[str]) -> int:
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except InputError as error:
-        return _fail(str(error))
+        code = getattr(error, "exit_code", 2)
+        if code == PEER_LOST and LAUNCHED in os.environ:
+            return code  # the one that started the processes says which has ended
+        return _fail(str(error), code=code)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
@@ -276,9 +280,9 @@ def _settle_encoding(stream: Any) -> None:
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _fail(message: str, lang: str | None = None) -> int:
+def _fail(message: str, lang: str | None = None, code: int = 2) -> int:
     print(translate(f"error: {message}", lang), file=sys.stderr)
-    return 2
+    return code
 
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'\.")

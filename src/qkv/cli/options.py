@@ -296,6 +296,55 @@ SetOption = Annotated[
 ]
 ResumeOption = Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="Resume a stopped run.")]
 
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--processes", metavar="N", help="Train with N processes on this machine, one for each GPU or some cores."
+    ),
+]
+_WORDS = "qkv.words"
+"""Where a command keeps the words that it was given."""
+
+
+def join_processes(context: typer.Context, processes: int | None) -> None:
+    """Start the command in several processes and end with them (--processes); in one that was started so, or by
+    torchrun, join the others."""
+    if processes is not None and processes != 1:
+        from qkv.train.launch import launch
+
+        words = [*context.command_path.split()[1:], *_without(context.meta[_WORDS], "--processes")]
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        raise typer.Exit(launch(["--lang", language(), *words], processes, cores))
+    with quick_start():
+        from qkv.train.distributed import join
+
+    context.with_resource(join())
+
+
+def _without(words: Sequence[str], option: str) -> list[str]:
+    """The words without an option and its value.
+
+    >>> _without(["bert", "--processes", "2", "--out", "run", "--processes=3"], "--processes")
+    ['bert', '--out', 'run']
+    """
+    kept: list[str] = []
+    queue = iter(words)
+    for word in queue:
+        if word == option:
+            next(queue, None)
+        elif not word.startswith(f"{option}="):
+            kept.append(word)
+    return kept
+
+
+def end_other_process(finished: "Finished") -> None:
+    """End here, unless this is the process that reports the run."""
+    from qkv.train.distributed import current_world
+
+    if not current_world().is_main:
+        raise typer.Exit(0 if finished.signal is None else 128 + finished.signal)
+
+
 # Fine-tuning.
 TaskArgument = Annotated[str | None, typer.Argument(metavar="[classify|tag|answer|choice]", help="Task.")]
 PretrainedOption = Annotated[
@@ -512,6 +561,7 @@ class Verb(TyperCommand):
     """A command with help in the user's language."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[_WORDS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except Exception as error:

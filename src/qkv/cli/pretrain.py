@@ -11,11 +11,14 @@ from qkv.cli.options import (
     JsonOption,
     LanguageOption,
     OverwriteOption,
+    ProcessesOption,
     RecipeOption,
     ResumeOption,
     RunOption,
     SetOption,
     TrainingDevice,
+    end_other_process,
+    join_processes,
     quick_start,
     report_outcome,
 )
@@ -250,6 +253,7 @@ def _print(drawn: "list[Instance]", lang: str) -> None:
 
 
 def pretrain(
+    invocation: typer.Context,
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="bert, gpt, word2vec, elmo, nnlm or rnnlm.")
     ] = None,
@@ -265,6 +269,7 @@ def pretrain(
         float | None, typer.Option("--minutes", metavar="M", help="Training time; converted to steps at the start.")
     ] = None,
     device: TrainingDevice = None,
+    processes: ProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -292,6 +297,7 @@ def pretrain(
     qkv pretrain rnnlm --data shards --out lm --set rnnlm.cell=gru
     qkv pretrain elmo --data shards --out elmo --recipe elmo
     qkv pretrain --resume run
+    qkv pretrain bert --size base --data shards --out run --processes 8
 
     \b
     RUN/model        the finished model: qkv fill, qkv generate, qkv similar, qkv finetune, …
@@ -302,6 +308,7 @@ def pretrain(
     Ctrl-C saves and stops; --resume continues and ends with the same weights as an uninterrupted run.
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
+    join_processes(invocation, processes)
     with quick_start():
         from qkv.config import Requested
         from qkv.jobs import pretrain as job
@@ -317,6 +324,7 @@ def pretrain(
             raise InputError(f"{resume} is a run of {trained}, not of {model}: qkv pretrain --resume {resume}")
         with for_stderr() as progress:
             finished = job.resume(resume, progress)
+        end_other_process(finished)
         report_pretrained(trained, finished, as_json)
         return
     if model not in PRETRAINED:
@@ -328,6 +336,7 @@ def pretrain(
     config = job.resolve_pretraining_settings(model, Requested(recipe, flags, settings or ()))
     with for_stderr() as progress:
         finished = job.start(config, out, progress, overwrite)
+    end_other_process(finished)
     report_pretrained(model, finished, as_json)
 
 

@@ -15,6 +15,7 @@ from qkv.cli.options import (
     LanguageOption,
     Noun,
     OverwriteOption,
+    ProcessesOption,
     RecipeOption,
     ResumeOption,
     RunOption,
@@ -24,6 +25,8 @@ from qkv.cli.options import (
     Verb,
     check_not_read,
     choose_device,
+    end_other_process,
+    join_processes,
     quick_start,
     report_result,
     suffix_of,
@@ -77,6 +80,7 @@ def _noun() -> None:
 
 @train.command("translate", short_help="Train a translation model on sentence pairs.", cls=WithFiles)
 def train_translate(
+    invocation: typer.Context,
     pairs: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,6 +128,7 @@ def train_translate(
     ] = None,
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
+    processes: ProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -157,6 +162,7 @@ def train_translate(
     of the source. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
+    join_processes(invocation, processes)
     from qkv.train.log import for_stderr
 
     given: dict[str, Any] = {
@@ -192,6 +198,7 @@ def train_translate(
         parts = [flags.get(f"bitext.{part}") or () for part in ("train", "dev", "test", "more")]
         say_encodings(file for files in parts for file in ([files] if isinstance(files, str) else files))
         finished = _begin(example, model, out, recipe, flags, settings or [], overwrite)
+    end_other_process(finished)
     run = finished.run
     left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the report"
     report_result("translate", finished, as_json, _show, left)

@@ -65,6 +65,7 @@ from qkv.tasks.embed import (
 )
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
+from qkv.train.distributed import current_world
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer, step_seed, summary
 from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256
@@ -401,6 +402,8 @@ class EmbedSession:
                 "translations with --parallel."
             )
         model = build_student(config, self.opened).to(self.device)
+        if begins:
+            config = self._divide_step(config)
         self.at_once = config.tokens_at_once or _AT_ONCE.get(self.device.type, _AT_ONCE_ELSEWHERE)
         self.evaluation = EmbedEvaluation(self.dev, model, takes, self.at_once)
         self.trainer = self._trainer(config, model)
@@ -412,6 +415,19 @@ class EmbedSession:
         check_scores_differ(table, file.name)
         self.faults += table.faults
         return make_source(table, self.teacher is not None, width)
+
+    def _divide_step(self, config: EmbedConfig) -> EmbedConfig:
+        """With chunks so small that every process has two or more of a usual step."""
+        size = current_world().size
+        if size == 1:
+            return config
+        rows, tokens = (
+            sum(map(count, self.train_sources))
+            for count in (lambda source: len(source.table), lambda source: source.table.tokens)
+        )
+        usual = config.tokens_at_once or _AT_ONCE.get(self.device.type, _AT_ONCE_ELSEWHERE)
+        wanted = max(64, config.batch * tokens // max(1, rows) // (2 * size))
+        return replace(config, tokens_at_once=min(usual, wanted))
 
     def _trainer(self, config: EmbedConfig, model: SentenceEncoder) -> Trainer[EmbedBatch]:
         def batches(tokens: int) -> EmbedBatches:
@@ -440,6 +456,7 @@ class EmbedSession:
             matrices=find_matrices(model),
             sizes=Sizes(size, "tokens", smaller, lambda tokens, step: batches(tokens)(step), settings),
             around=WeightCasts,
+            together=True,
         )
         return Trainer(job, config.train, self.progress)
 
@@ -472,7 +489,7 @@ class EmbedSession:
         if self.teacher is not None:
             self._teach()
         log = self.out / "log.jsonl"
-        if self.dev and not log.is_file():
+        if self.dev and not log.is_file() and current_world().is_main:
             with memory_for(self.device, "in the evaluation before training"):
                 before = self.evaluation(self.trainer.job.model)
             write_text(log, json.dumps({"step": 0, "evaluation": before}, ensure_ascii=False) + "\n")
@@ -484,7 +501,7 @@ class EmbedSession:
         (self.out / "vectors").mkdir(exist_ok=True)
         every = [*self.train_sources, *self.dev.values(), *self.test.values()]
         width, turn = self.opened.ability(TAKES_HEAD).sizes.width, bool(self.config.widths)
-        with memory_for(self.device, "computing the teacher's vectors"):
+        with memory_for(self.device, "computing the teacher's vectors"), current_world().main_first():
             found = iter(teach(every, self.teacher, self.out / "vectors", width, turn, self.progress.message))
         self.train_sources[:] = [next(found) for _ in self.train_sources]
         for sets in (self.dev, self.test):

@@ -6,9 +6,12 @@ one process that works on a run.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import torch
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.labelled.examples import Fault
@@ -16,6 +19,7 @@ from qkv.errors import InputError
 from qkv.files import read_object, write_text
 from qkv.text.messages import translate
 from qkv.train.device import AUTO, describe_device, fastest_device
+from qkv.train.distributed import alone, current_world
 from qkv.train.log import Progress
 from qkv.train.run_folder import (
     CONFIG,
@@ -23,6 +27,7 @@ from qkv.train.run_folder import (
     Sessions,
     begin,
     job_of,
+    lock_run,
     read_lines,
     remove_drafts,
     remove_run,
@@ -113,37 +118,65 @@ class Lifecycle(Generic[_C]):
         return self.start_in(config, out, progress, overwrite)
 
     def check_folder(self, out: Path, overwrite: bool = False) -> None:
-        """Raise if the folder cannot take a new run."""
+        """Raise if the folder cannot take a new run; of several processes the first looks."""
+        if not current_world().is_main:
+            return
         mine = (out / CONFIG).exists() and job_of(out) in (None, self.job)
         begin(out, self.job, mine and self.ended(out, settings_of(out, self.job)) is not None, overwrite)
 
     def start_in(self, config: _C, out: Path, progress: Progress, overwrite: bool = False) -> Finished:
         """Start a run in a folder that is already prepared."""
-        session = self.open(pinned := pin_device(config), out, progress, True)
+        world, pinned = current_world(), pin_device(config)
+        check_world(pinned, progress)
+        session = self.open(pinned, out, progress, True)
         if pinned is not config:  # only now: an error about the sources comes first
             progress.message(f"device: {describe_device(AUTO)}")
-        if overwrite:  # only now: the sources of the new run were read and found good
-            check_outside(session.config, out)
-            remove_run(out)
-        write_settings(out, self.job, to_toml(session.config))
-        return self._go(session, out, progress)
+        with lock_run(out) if world.is_main else nullcontext():
+            if world.is_main:
+                if overwrite:  # only now: the sources of the new run were read and found good
+                    check_outside(session.config, out)
+                    remove_run(out)
+                elif (out / CONFIG).exists():  # of a run that was started in the meantime
+                    self.check_folder(out)
+                write_settings(out, self.job, to_toml(session.config))
+            world.wait()
+            return self._go(session, out, progress)
 
     def resume(self, run: Path, progress: Progress) -> Finished:
         """Resume a stopped run; a finished one is unchanged."""
-        settings = settings_of(run, self.job)
-        if before := self.ended(run, settings):
-            return before
+        world, settings = current_world(), settings_of(run, self.job)
+        before = self.ended(run, settings) if world.is_main else None
+        if world.from_main(before is not None):
+            return before or Finished(run, Outcome(0, 0, finished=True), already=True)
         config = merge(self.defaults, settings, str(run / CONFIG))
-        remove_drafts(run)
-        return self._go(self.open(config, run, progress, False), run, progress)
+        check_world(config, progress)
+        with lock_run(run) if world.is_main else nullcontext():
+            if world.is_main:
+                remove_drafts(run)
+            return self._go(self.open(config, run, progress, False), run, progress)
 
     def _go(self, session: Session[_C], out: Path, progress: Progress) -> Finished:
         outcome = session.train()
-        (session.finish if outcome.finished else session.stop)(outcome)
         done = Finished(out, outcome)
+        if not current_world().is_main:
+            return done
+        with alone():
+            (session.finish if outcome.finished else session.stop)(outcome)
         if outcome.finished:
             progress.end(done.result if (out / "result.json").is_file() else {"evaluation": done.evaluation})
         return done
+
+
+def check_world(config: _C, progress: Progress) -> None:
+    """Raise if several processes cannot share the device of the settings; say how many there are."""
+    world = current_world()
+    if world.size > 1:
+        world.check_device(getattr(config, "device", AUTO))
+        threads = torch.get_num_threads()
+        progress.message(
+            f"{world.size} processes, {world.local_size} on this machine, each with {threads} "
+            f"thread{'' if threads == 1 else 's'}"
+        )
 
 
 def check_outside(config: _C, out: Path) -> None:
@@ -182,5 +215,5 @@ def write_faults(out: Path, faults: Iterable[Fault]) -> None:
         }
         for one in faults
     ]
-    if lines:
+    if lines and current_world().is_main:
         write_text(out / "faults.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

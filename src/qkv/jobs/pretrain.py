@@ -20,9 +20,10 @@ from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.lifecycle import Finished, Lifecycle, ended_by_sessions
 from qkv.models.folders import hub
-from qkv.models.pretraining import C, Pretraining, T, evaluate_often
+from qkv.models.pretraining import C, Pretraining, T, divide_step, evaluate_often
 from qkv.models.table import PRETRAINED, load_pretraining, unknown_model
 from qkv.report.page import write_report
+from qkv.train.distributed import current_world
 from qkv.train.log import Progress
 from qkv.train.run_folder import CONFIG, Outcome, Sessions, settings_of
 
@@ -76,8 +77,13 @@ def make_lifecycle(pretraining: Pretraining[C, T]) -> Lifecycle[C]:
 class ShardSession(Generic[C, T]):
     def __init__(self, pretraining: Pretraining[C, T], config: C, out: Path, progress: Progress, begins: bool) -> None:
         self.pretraining, self.out = pretraining, out
+        if pretraining.alone and current_world().size > 1:
+            raise InputError(
+                f"{config.model_type} trains in one process, with a thread for each core (--set train.threads=N): "
+                "leave out --processes."
+            )
         if begins:
-            config = merge(config, _places(config), COMMAND_LINE)
+            config = divide_step(merge(config, _places(config), COMMAND_LINE), progress)
         self.trainer = pretraining.trainer(config, out, progress, begins)
         self.config = pretraining.settled(config, self.trainer, progress) if begins else config
 

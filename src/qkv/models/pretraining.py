@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import Field, asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from qkv.models.folders.own import read_licences, save_folder
 from qkv.report.page import RunPage
 from qkv.report.run_log import LanguageModelFacts
 from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
+from qkv.train.distributed import current_world
 from qkv.train.log import Progress
 from qkv.train.loop import Trainable
 from qkv.train.run_folder import Outcome, Sessions
@@ -109,6 +110,7 @@ class Pretraining(Generic[C, T]):
     )
     model: str = "the model"  # what RUN/model is, as the terminal says it; {model} is its folder
     report: str = "curves, remarks"  # what RUN/report.html shows
+    alone: bool = False  # it trains in one process, with threads
 
 
 def no_init(model: str) -> dict[str, str]:
@@ -211,6 +213,43 @@ def collect_page_facts(model_type: str, network: nn.Module, corpus: Shards, sess
         peak_memory=sessions.peak_memory,
         resumed_from=sessions.resumed_from,
     )
+
+
+def divide_step(config: Config, progress: Progress) -> Config:
+    """The settings of a new run with at least as many batches a step as there are processes: the same rows per step, in
+    smaller batches. They stay so when the run is resumed with another number of processes."""
+    world, settings = current_world(), cast(Any, config)
+    if world.size == 1:
+        return config
+    total = settings.rows * settings.train.accumulate
+    number = choose_number(total, settings.train.accumulate, world.size)
+    if number is None:
+        raise InputError(
+            f"A step has {total} row{'' if total == 1 else 's'}, fewer than the {world.size} processes. Give more rows "
+            "(--set rows=…), or fewer processes."
+        )
+    if number != settings.train.accumulate:
+        progress.message(
+            f"{world.size} processes: the {total} rows of a step are {number} batches of {total // number} (rows = "
+            f"{total // number}, train.accumulate = {number})"
+        )
+    return merge(config, {"rows": total // number, "train": {"accumulate": number}}, COMMAND_LINE)
+
+
+_EVEN = 1.25
+"""How much longer than the mean the longest share of a step may be, before it is cut into smaller batches."""
+
+
+def choose_number(rows: int, batches: int, processes: int) -> int | None:
+    """Into how many equal batches to cut the rows of a step: as few as can be, at least as many as asked for and as
+    there are processes, and so that all processes have about as many. None: there are not enough rows.
+
+    >>> choose_number(32, 1, 2), choose_number(32, 4, 2), choose_number(32, 1, 3), choose_number(7, 1, 2)
+    (2, 4, 8, 7)
+    """
+    fitting = [one for one in range(max(batches, processes), rows + 1) if rows % one == 0]
+    waste = {one: -(-one // processes) * processes / one for one in fitting}
+    return min(fitting, key=lambda one: (max(waste[one], _EVEN), one), default=None)
 
 
 class Resizable(Protocol):

@@ -46,7 +46,9 @@ from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.metrics.numbers import number_intervals, retrieval_figures, retrieval_intervals, spearman
 from qkv.models.encoder import WithHeads
 from qkv.models.family import ENCODES, Encodes, Opened
-from qkv.train.loop import Term
+from qkv.train.device import seed_draws
+from qkv.train.distributed import current_world, divide
+from qkv.train.loop import Term, step_seed
 
 TextArray = NDArray[np.float32]
 Counted = tuple[Tensor, Tensor]
@@ -334,19 +336,41 @@ class SentenceEncoder(nn.Module):
         return TEXT_POOLINGS[self.pooling](self.hidden(batch).float(), batch, counted)
 
     def text_vectors(self, batch: EmbedBatch) -> Tensor:
-        """(T, D). Of several chunks no activations are stored: they are computed again in the backward pass."""
-        if len(batch.parts) == 1 or not torch.is_grad_enabled():
-            found = [self.row_vectors(part) for part in batch.parts]
-        else:
-            # the ids tell the checkpoint which device's random state to restore
-            found = [
-                checkpoint(lambda ids, part: self.row_vectors(part), part.ids, part, use_reentrant=False)
-                for part in batch.parts
-            ]
-        rows = torch.cat(found)  # (R, D)
+        """(T, D). Of several chunks no activations are stored: they are computed again in the backward pass.
+
+        In training on several processes each computes some of the chunks and all have all vectors; the gradient of each
+        reaches the weights through its own.
+        """
+        rows = torch.cat([self.row_vectors(part) for part in batch.parts]) if self._is_whole(batch) else None
+        if rows is None:
+            rows = self._chunks(batch)  # (R, D)
         if len(batch.begins) == len(rows):
             return rows[batch.order]
         return functional.embedding_bag(batch.order, rows, batch.begins, mode="sum", per_sample_weights=batch.shares)
+
+    @staticmethod
+    def _is_whole(batch: EmbedBatch) -> bool:
+        return not torch.is_grad_enabled() or (len(batch.parts) == 1 and current_world().size == 1)
+
+    def _chunks(self, batch: EmbedBatch) -> Tensor:
+        """(R, D)"""
+        world, seed, device = current_world(), torch.initial_seed(), batch.order.device
+        own = divide([part.n_tokens for part in batch.parts], world.size)[world.rank]
+        found = []
+        for number, part in enumerate(batch.parts):
+            if number not in own:
+                found.append(torch.zeros(part.n_rows, self.network.config.width, device=device))
+                continue
+            if number:  # dropout by the chunk, so that it does not matter which process computes it
+                seed_draws(device, step_seed(seed, 0, number))
+            # the ids tell the checkpoint which device's random state to restore
+            found.append(checkpoint(lambda ids, part: self.row_vectors(part), part.ids, part, use_reentrant=False))
+        rows = torch.cat(found)
+        if world.size == 1:
+            return rows
+        everywhere = rows.detach().clone()
+        world.sum_tensor(everywhere)
+        return rows + (everywhere - rows.detach())
 
 
 # Objectives

@@ -19,6 +19,7 @@ from torch import Tensor
 from qkv.errors import InputError
 from qkv.files import write_text
 from qkv.text.messages import translate
+from qkv.train.distributed import current_world
 
 ASIDE = 1000  # maximum number of steps whose figures stay on the device
 
@@ -27,9 +28,18 @@ class Window:
     """Sums since the last logged step; part of every checkpoint.
 
     The figures of a step stay on the device until they are needed, so that no step waits for the transfer.
+
+    In a run of several processes each has the figures of its own batches, and `exchange` sums vectors over all of them.
+    Figures are exchanged batch by batch and then added in the order of the batches, as one process does: a log does not
+    depend on when they were exchanged, nor on who computed what.
     """
 
-    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        state: Mapping[str, Any] | None = None,
+        exchange: Callable[[Sequence[float]], list[float]] | None = None,
+    ) -> None:
+        self.exchange = exchange
         state = state or {"sums": {}, "counts": {}, "tokens": 0, "steepest": 0.0}
         self.sums: dict[str, float] = dict(state["sums"])
         self.counts: dict[str, int] = dict(state["counts"])
@@ -37,12 +47,13 @@ class Window:
         self.steepest: float = state["steepest"]  # largest gradient norm
         self.lost_at: int | None = None  # first step with a NaN or infinity
         self._aside: list[_Step] = []
-        self._parts: list[tuple[str, Tensor, Tensor]] = []  # of the current step
+        self._parts: list[_Part] = []  # of the current step
 
-    def add(self, name: str, loss: Tensor, correct: Tensor, count: int) -> None:
-        self._parts.append((name, loss.detach(), correct.detach()))
-        for key in (f"{name}_loss", f"{name}_accuracy"):
-            self.counts[key] = self.counts.get(key, 0) + count
+    def add(self, name: str, loss: Tensor | None, correct: Tensor | None, count: int) -> None:
+        """Add one term of one batch. None: another process computes it, if the batch has this term at all."""
+        assert loss is not None or self.exchange is not None
+        figures = None if loss is None or correct is None else (loss.detach(), correct.detach())
+        self._parts.append(_Part(name, count, figures))
 
     def step(self, step: int, gradient_norm: Tensor, tokens: int, *, overflows: bool = False) -> None:
         """End a step. `overflows`: an infinite gradient norm is expected (fp16) and no error."""
@@ -57,14 +68,24 @@ class Window:
         aside, self._aside = self._aside, []
         if not aside:
             return
-        losses = iter(_fetch([loss for one in aside for _, loss, _ in one.parts]))
-        hits = iter(_fetch([correct for one in aside for _, _, correct in one.parts]))
+        parts = [part for one in aside for part in one.parts]
+        computed = [part.figures for part in parts if part.figures is not None]
+        losses, hits = (iter(_fetch([pair[which] for pair in computed])) for which in (0, 1))
+        figures = [(1.0, next(losses), next(hits)) if part.figures else (0.0, 0.0, 0.0) for part in parts]
+        if self.exchange is not None:
+            summed = iter(self.exchange([value for triple in figures for value in triple]))
+            figures = list(zip(summed, summed, summed, strict=True))
         norms = _fetch([one.norm for one in aside])
+        triples = iter(figures)
         for one, norm in zip(aside, norms, strict=True):
             finite = one.overflows or math.isfinite(norm)
-            for name, _, _ in one.parts:
-                for key, value in ((f"{name}_loss", next(losses)), (f"{name}_accuracy", next(hits))):
+            for part in one.parts:
+                there, loss, correct = next(triples)
+                if not there:
+                    continue
+                for key, value in ((f"{part.name}_loss", loss), (f"{part.name}_accuracy", correct)):
                     self.sums[key] = self.sums.get(key, 0.0) + value
+                    self.counts[key] = self.counts.get(key, 0) + part.targets
                     finite = finite and math.isfinite(value)
             self.steepest = math.nan if math.isnan(norm) else max(self.steepest, norm)
             if not finite and self.lost_at is None:
@@ -88,9 +109,17 @@ class Window:
         return {"sums": self.sums, "counts": self.counts, "tokens": self.tokens, "steepest": self.steepest}
 
 
+class _Part(NamedTuple):
+    """One term of one batch."""
+
+    name: str
+    targets: int
+    figures: tuple[Tensor, Tensor] | None  # loss and number of correct predictions; None: not computed here
+
+
 class _Step(NamedTuple):
     step: int
-    parts: list[tuple[str, Tensor, Tensor]]  # name, loss and correct count of every term of every batch
+    parts: list[_Part]
     norm: Tensor
     overflows: bool
 
@@ -107,10 +136,17 @@ class Log:
     If TensorBoard is installed, the same numbers are written for it too.
     """
 
-    def __init__(self, folder: Path, step: int, follow: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        follow: Callable[[Mapping[str, Any]], None] | None = None,
+        *more: str,
+    ) -> None:
+        """`more`: names of further files of lines."""
         self.folder, self.follow = folder, follow
         self.files: dict[str, TextIO] = {}
-        for name in ("log.jsonl", "timing.jsonl"):
+        for name in ("log.jsonl", "timing.jsonl", *more):
             kept = "".join(line for line in _lines(folder / name) if _step_of(line) <= step)
             write_text(folder / name, kept)
             self.files[name] = (folder / name).open("a", encoding="utf-8", newline="\n")
@@ -120,7 +156,7 @@ class Log:
         with self._writing(name):
             self.files[name].write(json.dumps(content, ensure_ascii=False) + "\n")
             self.files[name].flush()
-        if self.board is not None:
+        if self.board is not None and name in ("log.jsonl", "timing.jsonl"):
             for key, value in _numbers(content):
                 self.board.add_scalar(key, value, content["step"])
         if self.follow is not None and name == "log.jsonl":
@@ -389,8 +425,16 @@ class _Bar(Lines):
         self.shown.stop()
 
 
+class _Quiet(Lines):
+    """Nothing, for a process whose messages another one prints too."""
+
+    def message(self, text: str) -> None: ...
+
+
 def for_stderr() -> Lines:
-    """Return a bar for a terminal, lines otherwise."""
+    """Return a bar for a terminal, lines otherwise; of several processes only the first says something."""
+    if not current_world().is_main:
+        return _Quiet()
     return _Bar() if sys.stderr.isatty() else Lines()
 
 

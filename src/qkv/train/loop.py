@@ -10,20 +10,25 @@ nor networks. It guarantees:
   lines after the checkpoint are removed and written again.
 - Ctrl-C and SIGTERM finish the step, save and return. A second signal ends the process.
 - A NaN loss stops the run before anything more is saved; the message names the step.
+- A run of several processes (train/distributed.py) takes the same steps. Every process builds all batches of a step and
+  computes its share. So all know the counts and the lengths of the step without an exchange, and need not agree on
+  anything before the first forward pass; what it costs is host time, in threads beside the training, which is little
+  as long as a process builds batches faster than all devices together use them. The first process alone evaluates,
+  logs, saves and writes.
 """
 
+import hashlib
 import math
+import os
 import platform
 import signal
 import statistics
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -35,7 +40,9 @@ from torch import Tensor, nn
 
 from qkv.errors import InputError
 from qkv.train import run_folder
-from qkv.train.device import Sizes, count_cores, memory_for, savings, seed_draws, too_large
+from qkv.train.ahead import batches_ahead, build_ahead
+from qkv.train.device import Sizes, memory_for, out_of_memory, savings, seed_draws, too_large
+from qkv.train.distributed import GradientSum, World, current_world, divide
 from qkv.train.log import Built, Clock, Log, Progress, Window, measure_peak
 from qkv.train.optim import PRECISIONS, TrainConfig, adamw, muon, optimizer_tensors, restore_optimizer
 from qkv.train.run_folder import Outcome
@@ -81,7 +88,6 @@ class Trainable(Protocol):
 
 
 _B = TypeVar("_B", bound=Trainable)
-_T = TypeVar("_T")
 B_contra = TypeVar("B_contra", bound=Trainable, contravariant=True)
 
 
@@ -117,10 +123,27 @@ class Job(Generic[_B]):
     sizes: Sizes[_B] | None = None  # smaller batch sizes to suggest when memory runs out
     around: Callable[[], AbstractContextManager[object]] = nullcontext  # context for the computation of every step
     renew: Callable[[], None] | None = None  # puts the initial weights back, for a second attempt
+    together: bool = False  # all processes compute every batch together: the objective divides the work itself
 
 
 FAIR = 0.5
 """Share of the steps after which a run that has learned nothing starts again."""
+
+
+class Unwritten:
+    """In place of the log in all processes but the first."""
+
+    def write(self, name: str, content: Mapping[str, Any]) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class Interruption:
+    signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
 
 
 class Trainer(Generic[_B]):
@@ -134,6 +157,10 @@ class Trainer(Generic[_B]):
     def __init__(self, job: Job[_B], config: TrainConfig, progress: Progress) -> None:
         self.job, self.config, self.progress = job, config, progress
         self.device = next(job.model.parameters()).device
+        self.interruption = Interruption()
+        self.stopping: int | None = None  # the signal that stops all processes
+        self.samples: list[int] | None = [] if os.environ.get(LOG_SAMPLES) else None
+        self.gradients: GradientSum | None = None
         self._begin()
         # in this order, so that recomputed modules are compiled with their recomputation
         if config.recompute:
@@ -146,13 +173,23 @@ class Trainer(Generic[_B]):
     def _begin(self) -> None:
         self.step = 0
         self.origin = 0  # the step at which the current attempt began
-        self.window = Window()
+        self.window = self._new_window()
         self.best = Best()
         self._attempt()
+
+    @property
+    def world(self) -> World:
+        return current_world()
+
+    def _new_window(self, state: Mapping[str, Any] | None = None) -> Window:
+        return Window(state, self.world.sum if self.world.size > 1 else None)
 
     def _attempt(self) -> None:
         self.parameters = list(self.job.model.parameters())  # collecting them takes longer than a small step
         self.around = self.job.around()
+        if self.gradients is not None:
+            self.gradients.close()
+        self.gradients = GradientSum(self.parameters, self.world) if self.world.size > 1 else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
         self.optimizer = self._optimizer()
 
@@ -188,19 +225,28 @@ class Trainer(Generic[_B]):
             for _ in range(2):  # the first steps also allocate and compile
                 self._advance_or_advise(next(built).value, 0.0)
             self.window.settle()  # waits for the device
-            while together * sum(tried) < seconds or len(tried) < least:
+            while self.world.agree(together * sum(tried) < seconds or len(tried) < least):
                 begin = time.perf_counter()
                 for _ in range(together):
                     self._advance_or_advise(next(built).value, 0.0)
                 self.window.settle()
                 tried.append((time.perf_counter() - begin) / together)
         self._begin()
-        return statistics.median(tried)  # robust to outliers
+        return self.world.from_main(statistics.median(tried))  # robust to outliers
 
     def batches(self, step: int) -> Sequence[_B]:
         """Return the job's batches, in pinned memory for a GPU."""
         built = self.job.batches(step)
-        return [batch.pinned() for batch in built] if self.device.type == "cuda" else built
+        if self.device.type != "cuda":
+            return built
+        own = self._own(built)
+        return [batch.pinned() if number in own else batch for number, batch in enumerate(built)]
+
+    def _own(self, batches: Sequence[_B]) -> range:
+        """The batches of a step that this process computes."""
+        if self.world.size == 1 or self.job.together:
+            return range(len(batches))
+        return divide([batch.n_tokens for batch in batches], self.world.size)[self.world.rank]
 
     def run(self) -> Outcome:
         """Train up to `config.steps`, from the newest checkpoint in `job.out` if there is one."""
@@ -218,6 +264,8 @@ class Trainer(Generic[_B]):
         except torch.OutOfMemoryError:
             pass  # leave the except block: the exception keeps the failed step's tensors alive
         failed = self.step
+        if self.world.size > 1:  # the others are in the middle of the step, and cannot try with this one
+            raise InputError(self._advise_smaller())
 
         def attempt(batches: Sequence[_B]) -> None:
             self._begin()
@@ -229,23 +277,39 @@ class Trainer(Generic[_B]):
         less = savings(self.config, recomputes=bool(self.job.recomputed))
         raise InputError(too_large(self.device, self.job.sizes, failed, attempt, less))
 
+    def _advise_smaller(self) -> str:
+        sizes, where = self.job.sizes, f"{out_of_memory(self.device)} in process {self.world.rank}"
+        if sizes is None or not sizes.smaller:
+            return f"{where}: the batches are too large."
+        return f"{where}: a batch of {sizes.size:,} {sizes.unit} is too large. {sizes.settings(sizes.smaller[0])}"
+
     def _run(self) -> Outcome:
-        job, config, progress = self.job, self.config, self.progress
+        job, config, progress, world = self.job, self.config, self.progress, self.world
         self.restore()
+        world.check_equal(self.trained(), self.step)
         started = self.step
         if started >= self.last_step or self.gives_up:
             return Outcome(started, started, finished=True)
         peak = measure_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
-        log = Log(job.out, self.step, progress.log)
+        peak = None if peak is None else peak * world.size
+        log = self._open_log()
         progress.start(self.step, self.last_step)
         clock = Clock()
         try:
-            with interruptible() as interruption:
+            with interruptible() as self.interruption:
                 for built in self._batches_to_come():
                     lr = self.lr_at(self.step)
                     self._advance_or_advise(built.value, lr)
                     clock.add(built, job.flops)
-                    last, stop = self.step == self.last_step, bool(interruption)
+                    if self.step == started + 1 and len(built.value) < world.size and not job.together:
+                        progress.message(
+                            f"note: a step of this run has {len(built.value)} batches, fewer than the {world.size} "
+                            "processes, of which some have nothing to do."
+                        )
+                    self._log_samples(log, len(built.value))
+                    if world.size == 1:
+                        self.stopping = self.interruption.signal
+                    last, stop = self.step == self.last_step, self.stopping is not None
                     if self.step % config.log_every == 0 or last:
                         figures = self.figures()
                         log.write("log.jsonl", {"step": self.step, **figures, "lr": lr})
@@ -254,13 +318,14 @@ class Trainer(Generic[_B]):
                         progress.step(self.step, figures | timing)
                     with clock.stopped():
                         if job.evaluate and (self.step % config.evaluate_every == 0 or last):
-                            result = self.evaluate()
+                            self.stop_if_lost()
+                            result = world.from_main(self._evaluate() if world.is_main else {})
+                            self._check(result)
                             log.write("log.jsonl", {"step": self.step, "evaluation": result})
                             progress.message(f"step {self.step:,}: {summary(result, job.best_by)}")
                             if job.best_by:
-                                self.best.offer(
-                                    self.step, result[job.best_by], result.get("loss", math.inf), self.trained()
-                                )
+                                weights = self.trained() if world.is_main else {}
+                                self.best.offer(self.step, result[job.best_by], result.get("loss", math.inf), weights)
                             if self.has_failed:
                                 self._start_again(log)
                                 last = False
@@ -271,10 +336,24 @@ class Trainer(Generic[_B]):
                     if last:
                         break
                     if stop:
-                        return Outcome(started, self.step, finished=False, signal=interruption.signal)
+                        return Outcome(started, self.step, finished=False, signal=self.stopping)
         finally:
             log.close()
         return Outcome(started, self.step, finished=True)
+
+    def _open_log(self) -> Log | Unwritten:
+        if not self.world.is_main:
+            return Unwritten()
+        more = () if self.samples is None else (SAMPLES,)
+        return Log(self.job.out, self.step, self.progress.log, *more)
+
+    def _log_samples(self, log: Log | Unwritten, batches: int) -> None:
+        """Write a hash of every batch of the step, made by the process that computed it."""
+        if self.samples is None:
+            return
+        found = self.samples if self.job.together else [int(one) for one in self.world.sum(self.samples)]
+        log.write(SAMPLES, {"step": self.step, "samples": [f"{one:013x}" for one in found]})
+        assert len(found) == batches
 
     def _batches_to_come(self) -> Iterator[Built[Sequence[_B]]]:
         """Yield the batches up to the last step, also of a second attempt."""
@@ -307,11 +386,11 @@ class Trainer(Generic[_B]):
         possible = self.config.retry is not None and self.job.renew is not None and not self.origin
         return possible and self.step >= FAIR * self.config.steps and not self.has_learned
 
-    def _start_again(self, log: Log) -> None:
+    def _start_again(self, log: Log | Unwritten) -> None:
         assert self.job.renew is not None
         self.job.renew()
         self.origin = self.step
-        self.window = Window()
+        self.window = self._new_window()
         # the best weights stay: both attempts may be worth no more than the trivial answer
         self.best.waited, self.best.lowest = 0, math.inf
         self._attempt()
@@ -335,7 +414,7 @@ class Trainer(Generic[_B]):
                     parameter.copy_(self.best.weights[name])
 
     def restore(self) -> None:
-        found = run_folder.latest_checkpoint(self.job.out / "checkpoints", self.progress.message)
+        found = self._latest_checkpoint()
         if found is None:
             return
         try:
@@ -351,37 +430,70 @@ class Trainer(Generic[_B]):
                 "started with, or start another run."
             ) from None
         self.scaler.load_state_dict(dict(found.state["scaler"]))
-        self.window = Window(found.state["window"])
+        self.window = self._new_window(found.state["window"])
         self.step, self.origin = found.step, found.state.get("origin", 0)
         if best := found.state.get("best"):
             value = -math.inf if best["value"] is None else best["value"]
             lowest = math.inf if best["lowest"] is None else best["lowest"]
             self.best = Best(best["step"], value, best["waited"], lowest, found.tensors.get("best", {}))
-        for name, value in environment(self.device).items():
-            before = found.state["environment"].get(name)
-            if before != value:
+        before = {"processes": 1} | found.state["environment"]
+        for name, value in ({"processes": 1} | environment(self.device)).items():
+            if before.get(name) == value:
+                continue
+            if name == "processes":
                 self.progress.message(
-                    f"warning: the run was started with {name} {before} and resumes with {value}: "
+                    f"note: the run was saved by {before[name]} process{'' if before[name] == 1 else 'es'} and resumes "
+                    f"with {value}: the same samples, masks and order, equal up to rounding. With the same number it "
+                    "would end with the same bytes."
+                )
+            elif name != "threads" or before["processes"] == self.world.size:
+                self.progress.message(
+                    f"warning: the run was started with {name} {before.get(name)} and resumes with {value}: "
                     "its results may differ from an uninterrupted run in the last digits."
                 )
 
+    def _latest_checkpoint(self) -> run_folder.Checkpoint | None:
+        """The newest intact checkpoint; which one that is, the first process decides."""
+        folder, world = self.job.out / "checkpoints", self.world
+        if world.size == 1:
+            return run_folder.latest_checkpoint(folder, self.progress.message)
+        found = run_folder.latest_checkpoint(folder, self.progress.message) if world.is_main else None
+        name = world.from_main(None if found is None else found.path.name)
+        return found if world.is_main or name is None else run_folder.load_checkpoint(folder / name)
+
     def advance(self, batches: Sequence[_B], lr: float) -> None:
-        """Take one optimizer step over all `batches`, as if they were one."""
-        seed_draws(self.device, step_seed(self.config.seed, self.step))  # for dropout
-        job, config = self.job, self.config
+        """Take one optimizer step over all `batches`, as if they were one; this process computes its share of them."""
+        job, config, own = self.job, self.config, self._own(batches)
         if not job.model.training:  # setting the mode of every module takes longer than a small step
             job.model.train()
         counts = [job.objective.counts(batch) for batch in batches]
         totals = {name: sum(count[name] for count in counts) for name in counts[0]}
+        shares = {name: weight / max(1, totals[name]) for name, weight in job.objective.weights.items()}
+        if self.gradients is not None:
+            self.gradients.begin()
         with self.around:
-            for batch, count in zip(batches, counts, strict=True):
+            for number, (batch, count) in enumerate(zip(batches, counts, strict=True)):
+                if number not in own:
+                    for name in count:
+                        self.window.add(name, None, None, count[name])
+                    continue
+                # for dropout: by the batch, so that it does not matter which process computes it
+                seed_draws(self.device, step_seed(config.seed, self.step, number))
                 with torch.autocast(self.device.type, PRECISIONS[config.precision], enabled=config.precision != "fp32"):
                     terms = job.objective.terms(job.model, batch.to(self.device, non_blocking=True))
-                shares = {name: weight / max(1, totals[name]) for name, weight in job.objective.weights.items()}
                 loss = torch.stack([term.loss * shares[name] for name, term in terms.items()]).sum()
-                self.scaler.scale(loss).backward()
+                if self.gradients is not None and number == own[-1]:
+                    self.gradients.arm()
+                if loss.requires_grad or not job.together:  # together, a process may have no part in it
+                    self.scaler.scale(loss).backward()
                 for name, term in terms.items():
-                    self.window.add(name, term.loss, term.correct, count[name])
+                    if job.together and not self.world.is_main:  # all have the same figures
+                        self.window.add(name, None, None, count[name])
+                    else:
+                        self.window.add(name, term.loss, term.correct, count[name])
+        if not own:
+            self.scaler.scale(torch.zeros((), device=self.device))  # what it would be without a batch is not defined
+        self._exchange(batches, own)
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.parameters, config.clip, foreach=True)
         for group in self.optimizer.param_groups:
@@ -394,27 +506,50 @@ class Trainer(Generic[_B]):
         overflows = self.scaler.is_enabled()
         self.window.step(self.step, norm, sum(batch.n_tokens for batch in batches), overflows=overflows)
 
+    def _exchange(self, batches: Sequence[_B], own: range) -> None:
+        """Sum the gradients over all processes, and agree on signals."""
+        if self.samples is not None:
+            self.samples = [fingerprint(batch) if number in own else 0 for number, batch in enumerate(batches)]
+        if self.gradients is not None:
+            self.stopping = self.gradients.finish(self.interruption.signal or 0) or None
+            self.exchange_states(own, len(batches))
+
+    def exchange_states(self, own: range, number: int) -> None:
+        """Exchange what a model carries from step to step, of which each process has changed the part of its batches
+        `own` among `number`; most models carry nothing."""
+
     def figures(self) -> dict[str, Any]:
         """Return the means of the window and start a new one."""
         self.stop_if_lost()
         line = self.window.record(self.job.objective.weights)
-        self.window = Window()
+        self.window = self._new_window()
         return line
 
     def evaluate(self) -> dict[str, Any]:
+        """Evaluate the model, in this process."""
+        self.stop_if_lost()
+        result = self._evaluate()
+        self._check(result)
+        return result
+
+    def _evaluate(self) -> dict[str, Any]:
         assert self.job.evaluate is not None
         self.job.model.eval()
         with torch.inference_mode(), memory_for(self.device, f"in the evaluation after step {self.step:,}"):
             result = self.job.evaluate(self.job.model)
         self.job.model.train()
-        self.stop_if_lost()
+        return result
+
+    def _check(self, result: Mapping[str, Any]) -> None:
         if any(isinstance(value, float) and math.isnan(value) for value in result.values()):
             self.window.lost_at = self.step  # the training loss was still finite
             self.stop_if_lost()
-        return result
 
     def save(self) -> None:
         self.stop_if_lost()
+        self.world.check_equal(self.trained(), self.step)
+        if not self.world.is_main:
+            return
         described = environment(self.device)
         state: dict[str, Any] = {
             "window": self.window.state(),
@@ -445,8 +580,40 @@ class Trainer(Generic[_B]):
         )
 
 
-def step_seed(seed: int, step: int) -> int:
-    return int(np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0] >> 1)
+LOG_SAMPLES = "QKV_LOG_SAMPLES"
+"""If this variable of the environment is set, a run writes RUN/samples.jsonl: hashes of the batches of every step."""
+SAMPLES = "samples.jsonl"
+
+
+def step_seed(seed: int, step: int, number: int = 0) -> int:
+    """The seed of a step, and of its batches after the first."""
+    entropy = (seed, step, number) if number else (seed, step)
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
+
+
+def fingerprint(batch: object) -> int:
+    """A hash of all tensors of a batch, with 52 bits, so that a float64 holds it."""
+    digest = hashlib.sha256()
+
+    def read(value: object) -> None:
+        if isinstance(value, Tensor):
+            digest.update(f"{tuple(value.shape)}{value.dtype}".encode())
+            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        elif is_dataclass(value) and not isinstance(value, type):
+            for one in fields(value):
+                read(getattr(value, one.name))
+        elif isinstance(value, Mapping):
+            for name in sorted(value):
+                digest.update(str(name).encode())
+                read(value[name])
+        elif isinstance(value, tuple | list):
+            for one in value:
+                read(one)
+        else:
+            digest.update(repr(value).encode())
+
+    read(batch)
+    return int(digest.hexdigest()[:13], 16)
 
 
 def recompute(module: nn.Module) -> None:
@@ -458,8 +625,9 @@ def recompute(module: nn.Module) -> None:
 
 
 def environment(device: torch.device = CPU) -> dict[str, Any]:
-    """Describe the software and hardware on which rounding depends."""
-    return {
+    """Describe the software and hardware on which rounding depends; one process is not mentioned."""
+    several = {"processes": current_world().size} if current_world().size > 1 else {}
+    return several | {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
@@ -481,76 +649,7 @@ def summary(result: Mapping[str, Any], left_out: str | None) -> str:
     return ", ".join(shown.values())
 
 
-# --- Batches are built ahead in threads.
-
-_TURN = 1e-5
-"""Thread switch interval in seconds while batches are built: a loop that feeds a GPU waits for the interpreter lock
-hundreds of times a step, and Python's default of 5 ms is longer than a short step."""
-
-
-def build_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 1) -> Generator[Built[_T]]:
-    """Yield build(start), …, build(stop − 1) in order, building up to `ahead` values in advance.
-
-    `ahead` threads build, so at most `ahead` values are in progress or waiting. Threads suffice, since numpy releases
-    the interpreter lock while it works on large arrays.
-    """
-
-    def timed(number: int) -> tuple[_T, float]:
-        begin = time.perf_counter()
-        return build(number), time.perf_counter() - begin
-
-    if start >= stop:
-        return
-    with _ShortTurns(), ThreadPoolExecutor(ahead, thread_name_prefix="qkv-batches") as pool:
-        upcoming = deque(pool.submit(timed, number) for number in range(start, min(stop, start + ahead)))
-        try:
-            for number in range(start, stop):
-                begin = time.perf_counter()
-                value, building = upcoming.popleft().result()
-                waited = time.perf_counter() - begin
-                if number + ahead < stop:
-                    upcoming.append(pool.submit(timed, number + ahead))
-                yield Built(value, waited, building)
-        finally:
-            for left in upcoming:
-                left.cancel()
-
-
-class _ShortTurns:
-    """Context with a short thread switch interval, counted because the interval is one setting for the process."""
-
-    lock, inside, before = threading.Lock(), 0, 0.0
-
-    def __enter__(self) -> None:
-        kind = type(self)
-        with kind.lock:
-            if not kind.inside:
-                kind.before = sys.getswitchinterval()
-                sys.setswitchinterval(min(kind.before, _TURN))
-            kind.inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        kind = type(self)
-        with kind.lock:
-            kind.inside -= 1
-            if not kind.inside:
-                sys.setswitchinterval(kind.before)
-
-
-def batches_ahead(device: torch.device) -> int:
-    """Return how many batches to build in advance: one on a CPU, where training needs the cores."""
-    return 1 if device.type == "cpu" else max(1, min(8, count_cores() // 2))
-
-
 # --- Ctrl-C.
-
-
-@dataclass
-class Interruption:
-    signal: int | None = None
-
-    def __bool__(self) -> bool:
-        return self.signal is not None
 
 
 @contextmanager

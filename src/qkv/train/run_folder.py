@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -80,7 +82,7 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     found = checkpoint_steps(folder)
     for path in reversed(found):
         try:
-            return _load(path)
+            return load_checkpoint(path)
         except InputError as error:
             warn(f"{error} The previous checkpoint is used." if path != found[0] else str(error))
     if found:
@@ -90,7 +92,8 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     return None
 
 
-def _load(path: Path) -> Checkpoint:
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Load and verify one."""
     try:
         content = read_object(path / "state.json")
         for name, expected in content["sha256"].items():
@@ -166,6 +169,7 @@ TRAINING_TEXTS = "training_texts.bin"
 """Hashes of the training texts of a fine-tuning run (`KnownTexts`), by which `evaluate` recognises them."""
 _OURS = (
     *(CONFIG, "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl", "points.jsonl"),
+    "samples.jsonl",
     *("report.html", "result.json", "model", "translations.tsv", "tokenizer", TRAINING_TEXTS),
 )
 """Files that runs write atomically; a process that was killed may leave drafts of them."""
@@ -231,7 +235,7 @@ def begin(out: Path, job: str, finished: bool = False, overwrite: bool = False) 
     if overwrite and out.is_dir() and any(out.iterdir()):
         raise InputError(f"{out} is not a run (it has no {CONFIG}): --overwrite does not replace it.")
     remove_drafts(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(one.name != LOCK for one in out.iterdir())):
         raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
     there = next((parent for parent in (out, *out.absolute().parents) if parent.exists()), Path("/"))
     if not there.is_dir() or not os.access(there, os.W_OK):
@@ -249,6 +253,8 @@ def remove_run(run: Path) -> None:
     if (run / CONFIG).exists():
         _check_removable(run)
         for one in sorted(run.iterdir(), key=lambda one: one.name == CONFIG):
+            if one.name == LOCK:
+                continue
             shutil.rmtree(one) if one.is_dir() and not one.is_symlink() else one.unlink()
 
 
@@ -259,6 +265,49 @@ def settings_of(run: Path, job: str) -> dict[str, Any]:
     if (found := job_of(run)) not in (None, job):
         raise InputError(f"{_described(run, found)}.")
     return _settings_of(run)
+
+
+# --- One process works on a run.
+
+LOCK = ".lock"
+
+
+@contextmanager
+def lock_run(run: Path) -> Iterator[None]:
+    """Keep others from working on this run at the same time. The lock ends with the process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    run.mkdir(parents=True, exist_ok=True)
+    while True:
+        file = (run / LOCK).open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with file:
+                file.seek(0)
+                raise InputError(
+                    f"Another process works on {run} ({file.read().strip() or 'just started'}). Wait for it, or stop "
+                    "it; to train another model, give another folder."
+                ) from None
+        except OSError:  # a file system without locks
+            with file:
+                yield
+            return
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(run / LOCK)):
+                break
+        file.close()  # the one who had it has just removed it
+    with file:
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        try:
+            yield
+        finally:
+            (run / LOCK).unlink(missing_ok=True)
 
 
 def remove_drafts(run: Path) -> None:

@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 import torch
 
-from qkv.train.loop import batches_ahead, build_ahead
+from qkv.train.ahead import batches_ahead, build_ahead
 
 
 @pytest.mark.parametrize("ahead", [1, 3, 20])

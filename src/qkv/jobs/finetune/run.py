@@ -25,6 +25,7 @@ import torch
 
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import KnownTexts
+from qkv.errors import InputError
 from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
 from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
@@ -57,6 +58,7 @@ from qkv.tasks.task import Calibration, Scored
 from qkv.tasks.texts import BEFORE_POOLING
 from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
+from qkv.train.distributed import current_world
 from qkv.train.log import Progress
 from qkv.train.loop import Trainer
 from qkv.train.run_folder import TRAINING_TEXTS, Outcome, add_line, read_lines
@@ -381,6 +383,11 @@ class FinetuneSession:
         if config.train.threads is not None:
             torch.set_num_threads(config.train.threads)
         self.prepared = prepare_examples(config, folder, data, tell)
+        if self.prepared.transfer.cached and current_world().size > 1:
+            raise InputError(
+                "--transfer features fits a head to stored vectors, which one process does in little time: leave out "
+                "--processes."
+            )
         self.config = resolve_time(self.prepared, self.device, progress) if begins else config
         self.prepared = replace(self.prepared, config=self.config)
         self.trainer: Trainer[Batch] | HeadFit | None = None  # of the seed that was trained last
@@ -420,7 +427,8 @@ class FinetuneSession:
         file = self.out / "sessions.jsonl"
         told = [one for one in read_lines(file) if one.get("seed") == number]
         # a run killed before this line was written has trained to the end, and a resume adds no step
-        if outcome.step > outcome.started or not any(one["to"] >= outcome.step for one in told):
+        news = outcome.step > outcome.started or not any(one["to"] >= outcome.step for one in told)
+        if news and current_world().is_main:
             add_line(file, session)
         return outcome
 

@@ -44,6 +44,7 @@ from qkv.tasks.texts import TextTask, resolve_reading
 from qkv.tasks.transfer import WEIGHT, TaskModel, Transfer, WithLanguageModel, freeze_parts, layer_scale
 from qkv.text.messages import language
 from qkv.train.device import Sizes
+from qkv.train.distributed import current_world
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
 
@@ -234,7 +235,24 @@ def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> Fi
         f"{tokens:,} tokens, {epochs:g} × in {steps:,} step{'' if steps == 1 else 's'} of about {per_step:,}; "
         f"evaluated every {every:,}"
     )
-    return replace(config, epochs=epochs, tokens_per_step=per_step, max_length=prepared.max_length, train=train)
+    at_once = divide_tokens(config.tokens_at_once, per_step)
+    return replace(
+        config,
+        epochs=epochs,
+        tokens_per_step=per_step,
+        tokens_at_once=at_once,
+        max_length=prepared.max_length,
+        train=train,
+    )
+
+
+def divide_tokens(at_once: int | None, per_step: int) -> int | None:
+    """Tokens of a pass, such that a step has two or more for each process; they stay so on a resume."""
+    size = current_world().size
+    if size == 1:
+        return at_once
+    wanted = max(8, -(-per_step // (2 * size)))
+    return wanted if at_once is None else min(at_once, wanted)
 
 
 def trivial_score(prepared: Prepared) -> float | None:

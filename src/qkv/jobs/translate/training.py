@@ -64,6 +64,7 @@ from qkv.tasks.translate import (
     translate_batch,
 )
 from qkv.train.device import Sizes, device_named, memory_for
+from qkv.train.distributed import current_world
 from qkv.train.log import Progress, Silent
 from qkv.train.loop import Job, Trainer, step_seed
 from qkv.train.run_folder import (
@@ -253,8 +254,10 @@ class TranslateSession:
         self.begins = begins
 
     def train(self) -> Outcome:
-        _write_data(self.config, self.data, self.out, self.progress)
-        if not self.begins and self.config.average > 1:
+        is_main = current_world().is_main
+        if is_main:
+            _write_data(self.config, self.data, self.out, self.progress)
+        if is_main and not self.begins and self.config.average > 1:
             forget_stops(self.out / "checkpoints", self.config.train.save_every)
         self.began = time.perf_counter()
         return self.trainer.run()
@@ -372,14 +375,16 @@ def start_example(
 ) -> Finished:
     """Write the digits of data.py into the run's folder and start it; if it cannot start, nothing is left."""
     TRANSLATING.check_folder(out, overwrite)
-    if overwrite:
+    world = current_world()
+    if overwrite and world.is_main:
         remove_run(out)
     was_there = out.exists()
     try:
-        files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
+        with world.main_first():  # the others write the same
+            files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
         return TRANSLATING.start_in(merge(config, {"bitext": files}, f"example {name}"), out, progress)
     finally:
-        if not (out / CONFIG).exists():
+        if world.is_main and not (out / CONFIG).exists():
             shutil.rmtree(out / "pairs" if was_there else out, ignore_errors=True)
 
 
@@ -414,6 +419,7 @@ def _write_data(config: TranslateConfig, data: PairData, out: Path, progress: Pr
 
 def _resolve_defaults(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
     """The settings with every default that depends on the data written out."""
+    config = _divide_step(config, progress)
     batches = _batches(config, data)
     train = config.train
     if config.epochs is not None:
@@ -428,6 +434,21 @@ def _resolve_defaults(config: TranslateConfig, data: PairData, progress: Progres
         f"{tokens / batches.steps_per_epoch:,.0f} tokens a step, {batches.steps_per_epoch:,.0f} steps an epoch"
     )
     return replace(config, train=train)
+
+
+def _divide_step(config: TranslateConfig, progress: Progress) -> TranslateConfig:
+    """With at least as many batches a step as there are processes, of about as many tokens in all."""
+    size, number, tokens = current_world().size, config.train.accumulate, config.tokens_per_batch
+    if number % size == 0:
+        return config
+    more = -(-number // size) * size
+    progress.message(
+        f"{size} processes: a step of {number * tokens:,} tokens is {more} batches (tokens_per_batch = "
+        f"{max(1, number * tokens // more):,}, train.accumulate = {more})"
+    )
+    return replace(
+        config, tokens_per_batch=max(1, number * tokens // more), train=replace(config.train, accumulate=more)
+    )
 
 
 def _batches(config: TranslateConfig, data: PairData) -> PairBatches:

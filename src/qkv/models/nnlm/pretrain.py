@@ -250,6 +250,13 @@ class CarryingTrainer(Trainer[_B]):
     def trained(self) -> dict[str, Tensor]:
         return super().trained() | self._carried()
 
+    def exchange_states(self, own: range, number: int) -> None:
+        for part in self._carried().values():  # (S, ·), of which each batch has as many streams
+            first, last = (place * len(part) // number for place in (own.start, own.stop))
+            part[:first] = 0
+            part[last:] = 0
+            self.world.sum_tensor(part)
+
     def _carried(self) -> dict[str, Tensor]:
         return {name: part for name, part in self.job.model.named_buffers() if name.startswith("carried_")}
 

@@ -324,4 +324,5 @@ PRETRAINING_WORD2VEC = Pretraining(
     settled=lambda config, trainer, progress: trainer.config,
     model="the word vectors. Try: qkv similar WORD --model {model}",
     report="curves, neighbours, a map of words",
+    alone=True,
 )
