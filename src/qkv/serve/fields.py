@@ -60,6 +60,10 @@ def parse_json(body: bytes) -> dict[str, Any]:
         raise BodyError("The body is not JSON: half of a surrogate pair is no character.") from None
     except RecursionError:
         raise BodyError("The body is nested too deeply.") from None
+    except BodyError:
+        raise
+    except ValueError:  # Python refuses to read so many digits
+        raise BodyError("The body has a number of thousands of digits.") from None
     if not isinstance(found, dict):
         raise BodyError(f'The body is {_kind_of(found)}; it must be a JSON object, such as {{"inputs": "…"}}.')
     return found
@@ -81,14 +85,10 @@ def parse_form(body: bytes) -> dict[str, Any]:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, errors="strict")
     except ValueError:
         raise BodyError("The body is neither JSON nor a form in UTF-8.") from None
-    found: dict[str, Any] = {}
+    found: dict[str, list[str]] = {}
     for name, value in pairs:
-        found[name] = value if name not in found else [*_listed(found[name]), value]
-    return found
-
-
-def _listed(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else value
+        found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def _refuse_constant(constant: str) -> None:
@@ -179,7 +179,9 @@ class Fields:
         found = self.raw(name)
         if found is None:
             return default
-        if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found):
+        if not isinstance(found, int | float) or isinstance(found, bool):
+            raise self.wrong(name, "a number")
+        if isinstance(found, float) and not math.isfinite(found):
             raise self.wrong(name, "a number")
         self._check_range(name, found, low, high)
         return float(found)
@@ -189,7 +191,7 @@ class Fields:
         if found is None:
             return default
         if not isinstance(found, str) or found not in options:
-            hint = did_you_mean(found, options) if isinstance(found, str) else ""
+            hint = did_you_mean(found[:MOST_SHOWN], options) if isinstance(found, str) else ""
             known = ", ".join(options)
             message = f"'{self.name(name)}' is {_shown(found)}.{hint} Known: {known}."
             raise FieldError("unknown", message, self.name(name))
@@ -217,19 +219,21 @@ class Fields:
     def done(self) -> None:
         for name in self._fields:
             if name not in self._read:
-                hint = did_you_mean(name, self._read) or (
+                hint = did_you_mean(name[:MOST_SHOWN], self._read) or (
                     f" Known: {', '.join(sorted(self._read))}." if self._read else ""
                 )
-                raise FieldError("unknown", f"Unknown field '{self.name(name)}'.{hint}", self.name(name))
+                called = self.name(name[:MOST_SHOWN])
+                raise FieldError("unknown", f"Unknown field '{called}'.{hint}", called)
         for one in self._inside:
             one.done()
 
     def _check_range(self, name: str, found: float, low: float, high: float) -> None:
         if not low <= found <= high:
+            shown = _shown(found)  # an integer may be larger than any float
             if math.isinf(high):
-                message = f"'{self.name(name)}' is {found:g}; it must be {low:g} or more."
+                message = f"'{self.name(name)}' is {shown}; it must be {low:g} or more."
             else:
-                message = f"'{self.name(name)}' is {found:g}; it goes from {low:g} to {high:g}."
+                message = f"'{self.name(name)}' is {shown}; it goes from {low:g} to {high:g}."
             raise FieldError("range", message, self.name(name))
 
 

@@ -82,6 +82,9 @@ TASK_NAMES = {
 """The tasks of qkv by the names of Hugging Face; the last has none there."""
 SMALL_REQUEST = 4_000
 """Characters up to which a request is tokenized and decoded in the event loop: less than a switch of threads costs."""
+MOST_TRANSLATED = 1024
+"""Tokens that a request may ask for in the translation of a sentence: nobody else is served while it is written, and a
+translator may write without end."""
 Result = TypeVar("Result")
 
 
@@ -364,6 +367,8 @@ class Served:
             return []
         with self._counting_failures():
             config = resolve_decoding(translator.decoding, {"n_best": n_best} | decoding)
+            if config.max_length > (most := max(translator.decoding.max_length, MOST_TRANSLATED)):
+                raise InputError(f"max_length is {config.max_length:,}; a translation has {most:,} tokens at most.")
             call.n_characters = _count_characters(texts)
             read = await self._work(call, partial(translator.prepare, texts, split=split and n_best == 1))
             found: list[Any] = []
@@ -384,7 +389,7 @@ class Served:
         if not len(prompts):
             return []
         with self._counting_failures():
-            config = GenerateConfig.of(options)
+            config = GenerateConfig.of(options, "request")
             call.n_characters = _count_characters(prompts)
             prepare = partial(generator.prepare, prompts, config, None, begins=begins, fit=fit)
             read = await self._work(call, prepare)
@@ -410,7 +415,7 @@ class Served:
         iterator is closed."""
         generator = self._need_generator()
         with self._counting_failures():
-            config = GenerateConfig.of(options)
+            config = GenerateConfig.of(options, "request")
             call.n_characters = len(prompt)
             (read,) = await self._work(call, partial(generator.prepare, [prompt], config, None, begins=begins, fit=fit))
             loop, pieces, left = asyncio.get_running_loop(), asyncio.Queue[WrittenPiece | None](), False
@@ -584,7 +589,7 @@ def resolve_decoding(own: GenerateConfig, wanted: dict[str, Any]) -> GenerateCon
         start["beams"] = 1
     elif "beams" not in wanted and isinstance(n_best := wanted.get("n_best"), int):
         start["beams"] = max(own.beams, n_best)
-    return GenerateConfig.of(start | wanted)
+    return GenerateConfig.of(start | wanted, "request")
 
 
 class Models:

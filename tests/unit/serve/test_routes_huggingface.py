@@ -197,6 +197,22 @@ def test_translation(client: AppClient, served_folders: dict[str, Path]) -> None
     assert refused.status == 422 and "'fr'" in refused.json["error"]
 
 
+@pytest.mark.parametrize("name", ["split", "texts", "call", "self", "nonsense"])
+def test_options_of_decoding_are_no_arguments_of_ours(client: AppClient, name: str) -> None:
+    got = client.post("/models/en-zh", {"inputs": "a", "parameters": {"generate_parameters": {name: 1}}})
+    assert got.status == 422 and f"generate_parameters.{name}" in got.body.decode()
+
+
+def test_translations_have_an_end(client: AppClient) -> None:
+    """A translator that never ends would keep everybody else waiting."""
+    for length in (2000, 10**400):
+        body = {"inputs": "a", "parameters": {"generate_parameters": {"max_new_tokens": length}}}
+        got = client.post("/models/en-zh", body)
+        assert got.status == 422 and "max_new_tokens is " in got.body.decode(), got.body
+    wrong = client.post("/models/en-zh", {"inputs": "a", "parameters": {"generate_parameters": {"num_beams": "x"}}})
+    assert wrong.status == 422 and "command line" not in wrong.body.decode()
+
+
 def test_text_generation(client: AppClient, served_folders: dict[str, Path]) -> None:
     generator = Generator(served_folders["gpt"])
     prompts = ["the cat", "今天天气"]

@@ -1,10 +1,12 @@
 """Refusals in the convention of each family, whoever refuses (guard, body, fields, queue); pages of other origins."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 
+from qkv.serve.fields import parse_form
 from qkv.serve.served import Models, OverloadedError, UnavailableError
 from tests.support.served_models import AppClient, Got
 
@@ -96,12 +98,34 @@ def test_bodies(served_models: Models, family: str) -> None:
         (b'["a"]', "a list"),
         (b"{" * 100_000, "not JSON"),
         (b'{"a":' * 100_000, "nested too deeply"),
+        (b'{"inputs": ' + b"9" * 5000 + b"}", "digits"),
     ],
 )
 def test_what_is_no_json(client: AppClient, family: str, body: bytes, words: str) -> None:
     got = client.post(PATHS[family], body)
     said = sentence(family, got)
     assert got.status == 400 and words in said and said.endswith(".") and len(said) < 200, said
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/completions", {"prompt": "a", "max_tokens": 10**400}, "'max_tokens' is 1000"),
+        ("/v1/completions", {"prompt": "a", "temperature": 10**400}, "'temperature' is 1000"),
+        ("/embed", {"inputs": "a", "x" * 100_000: 1}, "Unknown field 'xxx"),
+        ("/v1/embeddings", {"input": "a", "encoding_format": "x" * 100_000}, "'encoding_format' is"),
+        ("/translate", b"q=a&target=zh&alternatives=" + b"9" * 5000, "whole number"),
+    ],
+)
+def test_values_of_any_size(client: AppClient, path: str, body: Any, words: str) -> None:
+    got = client.post(path, body)
+    assert got.status in (400, 422) and words in got.body.decode() and len(got.body) < 400, got.body
+
+
+def test_a_form_of_many_fields_is_read_at_once() -> None:
+    begin = time.perf_counter()
+    assert parse_form(b"&".join([b"q=a"] * 200_000))["q"] == ["a"] * 200_000
+    assert time.perf_counter() - begin < 10  # each field once: a quadratic reader takes minutes
 
 
 @pytest.mark.parametrize("family", PATHS)

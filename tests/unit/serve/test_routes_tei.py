@@ -1,5 +1,7 @@
 """The routes of TEI, Jina, Cohere and LibreTranslate, and of operation."""
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 import qkv
 from qkv.api.translator import load_translator
+from qkv.serve.routes.exchange import reply_list, reply_lists
 from tests.support.served_models import AppClient
 
 TEXTS = ["a cat", "他在北京。", "a " * 300]
@@ -38,6 +41,38 @@ def test_embed_all(client: AppClient, served_folders: dict[str, Path]) -> None:
     assert all(
         np.array_equal(np.array(one, np.float32), found.vectors) for one, found in zip(said, expected, strict=True)
     )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_long_answers_leave_turns_to_others(nested: bool) -> None:
+    """Also while the client reads as fast as the server writes."""
+    items, parts, turns = list(range(5000)), list[bytes](), list[int]()
+    lists = [items[:3000], [], items[3000:]]
+
+    def write(one: int) -> list[int]:
+        return [one] * 32
+
+    async def send(message: Any) -> None:
+        parts.append(message.get("body", b""))
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def take_turns() -> None:
+        while True:
+            turns.append(len(parts))
+            await asyncio.sleep(0)
+
+    async def answer() -> None:
+        others = asyncio.create_task(take_turns())
+        response = reply_lists(lists, write, 32) if nested else reply_list(items, write, 32)
+        await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+        others.cancel()
+
+    asyncio.run(answer())
+    expected = [[write(one) for one in some] for some in lists] if nested else [write(one) for one in items]
+    assert json.loads(b"".join(parts)) == expected
+    assert len(parts) > 9 and len(set(turns)) > len(parts) - 4 and max(map(len, parts)) < 200_000
 
 
 def test_predict(client: AppClient, served_folders: dict[str, Path]) -> None:

@@ -234,12 +234,38 @@ def reply_list(
             yield (b"," if at else head) + part
         yield tail if len(items) else head + tail
 
-    async def in_turns() -> AsyncIterator[bytes]:
-        for part in parts():
-            yield part
+    return _reply_parts(parts(), is_long=len(items) > each)
 
-    if len(items) <= each:
-        return Response(b"".join(parts()), media_type=JSON)
+
+def reply_lists(lists: Sequence[Sequence[_Item]], write: Callable[[_Item], Any], numbers: int) -> Response:
+    """A list of lists of `write(item)`; long ones are sent in parts, which may end inside of a list."""
+    each = max(1, NUMBERS_PER_PART // max(1, numbers))
+
+    def parts() -> Iterator[bytes]:
+        waiting, size = bytearray(b"["), 0
+        for number, items in enumerate(lists):
+            waiting += b",[" if number else b"["
+            for at in range(0, len(items), each):
+                some = items[at : at + each]
+                waiting += (b"," if at else b"") + to_json([write(one) for one in some])[1:-1]
+                size += len(some)
+                if size >= each:
+                    yield bytes(waiting)
+                    waiting, size = bytearray(), 0
+            waiting += b"]"
+        yield bytes(waiting + b"]")
+
+    return _reply_parts(parts(), is_long=sum(map(len, lists)) > each)
+
+
+def _reply_parts(parts: Iterator[bytes], is_long: bool) -> Response:
+    async def in_turns() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
+            await asyncio.sleep(0)  # sending does not wait while the client reads as fast as we write
+
+    if not is_long:
+        return Response(b"".join(parts), media_type=JSON)
     return StreamingResponse(in_turns(), media_type=JSON)
 
 

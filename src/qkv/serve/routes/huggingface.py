@@ -20,6 +20,7 @@ Where the task leaves a choice:
 A parameter that would change the answer and is not supported is refused.
 """
 
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -29,7 +30,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from qkv.api.embedder import Blank, BlankCandidate
-from qkv.search.options import NAMES_ELSEWHERE
+from qkv.search.options import NAMES_ELSEWHERE, GenerateConfig
 from qkv.serve.fields import FieldError, Fields, require_text, require_texts
 from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list, reply_stream
 from qkv.serve.routes.vectors import (
@@ -443,6 +444,8 @@ async def _compare(exchange: Exchange, served: Served, parameters: Fields) -> Re
 
 # Translation
 
+_OF_DECODING = frozenset(field.name for field in dataclasses.fields(GenerateConfig))
+
 
 async def _translate(exchange: Exchange, served: Served, parameters: Fields) -> Response:
     fields = exchange.fields
@@ -454,8 +457,9 @@ async def _translate(exchange: Exchange, served: Served, parameters: Fields) -> 
     options = {}
     inner = parameters.inside("generate_parameters")
     for name, value in (parameters.raw("generate_parameters") or {}).items():
-        inner.ignore(name)
-        options[NAMES_ELSEWHERE.get(name, name)] = value
+        if (own := NAMES_ELSEWHERE.get(name, name)) in _OF_DECODING:
+            inner.ignore(name)  # checked by the model
+            options[own] = value
     fields.done()
     n_best, exchange.names = options.pop("n_best", 1), _NAMES
     found = await served.translate(texts, exchange.call, n_best=n_best, split=n_best == 1, **options)

@@ -84,7 +84,7 @@ def _read_code(fields: Fields, name: str, default: str) -> str:
 def _read_number(fields: Fields, name: str) -> int:
     """Forms have numbers as text."""
     given = fields.raw(name)
-    if isinstance(given, str) and given.isdecimal():
+    if isinstance(given, str) and given.isdecimal() and len(given) <= len(str(MOST_ALTERNATIVES)):
         return Fields({name: int(given)}).whole(name, 0, MOST_ALTERNATIVES, 0)
     return fields.whole(name, 0, MOST_ALTERNATIVES, 0)
 
