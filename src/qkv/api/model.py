@@ -100,6 +100,13 @@ class MaskedText(NamedTuple):
     places: list[int]
 
 
+class RankedTokens(NamedTuple):
+    """Candidates of blanks, most probable first; (blanks, k) each."""
+
+    tokens: Tensor
+    probabilities: Tensor
+
+
 class Model:
     """Made by `qkv.load`."""
 
@@ -235,9 +242,9 @@ class Model:
         self._use_threads()
         places = torch.tensor(masked.places, device=self._device)
         scores = self._opened.ability(FILLS).scores(self._batch(masked.encoded), places)  # (blanks, V)
-        return self.finish_fill(masked, scores, k)
+        return self.finish_fill(masked, self.rank_tokens(scores, k))
 
-    # `fill` in three steps, for callers that run batches of several texts (qkv.serve).
+    # `fill` in steps, for callers that run batches of several texts (qkv.serve).
 
     def prepare_fill(self, text: str) -> "MaskedText":
         """Tokenize a text and find its blanks."""
@@ -262,17 +269,19 @@ class Model:
         return found
 
     @torch.inference_mode()
-    def finish_fill(
-        self, masked: "MaskedText", scores: Tensor, k: int, targets: Sequence[int] | None = None
-    ) -> list[Blank]:
+    def rank_tokens(self, scores: Tensor, k: int, targets: Sequence[int] | None = None) -> "RankedTokens":
         """The k most likely tokens of each blank from its scores (blanks, V); with `targets`, of these tokens, with
         their probability among all."""
-        encoded, where = masked
         probabilities = scores.float().softmax(-1)
         # a table padded to a round size has rows that stand for no token
         numbers = list(self.tokenizer.vocabulary.values()) if targets is None else list(dict.fromkeys(targets))
         tokens = torch.tensor(numbers, device=scores.device)
         best = probabilities[:, tokens].topk(min(k, len(tokens)))
+        return RankedTokens(tokens[best.indices].cpu(), best.values.cpu())
+
+    def finish_fill(self, masked: "MaskedText", ranked: "RankedTokens") -> list[Blank]:
+        """The blanks of a text with their candidates."""
+        encoded, where = masked
         return [
             Blank(
                 start=encoded.offsets[place][0],
@@ -284,7 +293,7 @@ class Model:
                 n_tokens=len(encoded.ids),
                 n_unknown=count_unknown(self.tokenizer, encoded.ids),
             )
-            for place, found, values in zip(where, tokens[best.indices].tolist(), best.values.tolist(), strict=True)
+            for place, found, values in zip(where, ranked.tokens.tolist(), ranked.probabilities.tolist(), strict=True)
         ]
 
     def embed(

@@ -371,8 +371,9 @@ class Batcher:
         done, at = list[Submission](), 0
         with self._changed:
             self._running_tokens -= batch.tokens
-            kept = math.exp(-seconds / SPEED_SECONDS)
-            self._speed = self._speed[0] * kept + batch.tokens, self._speed[1] * kept + seconds
+            if results:  # else nothing was computed: it failed, or nobody waits for it any more
+                kept = math.exp(-seconds / SPEED_SECONDS)
+                self._speed = self._speed[0] * kept + batch.tokens, self._speed[1] * kept + seconds
             for part in batch.parts:
                 submission = part.work.submission
                 submission.inference_s += seconds

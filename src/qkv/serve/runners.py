@@ -15,10 +15,11 @@ from torch import Tensor
 
 from qkv.api.embedder import Embedder
 from qkv.api.generator import Generator, PromptTokens, WrittenPiece
+from qkv.api.model import Model
 from qkv.api.translator import Translator
 from qkv.data.batch import Batch, Integers, longest_first
 from qkv.data.windows import Rows, Windowed, locate_counted
-from qkv.models.family import Fills
+from qkv.models.family import FILLS
 from qkv.search.options import GenerateConfig
 from qkv.serve.batching import ComputeGate, Part, Runner, Work
 from qkv.tasks.embed import Counted
@@ -107,10 +108,15 @@ class ScoresRunner(RowsRunner):
 
 
 class BlanksRunner(RowsRunner):
-    """(B, V) scores of the blanks of a text. The source is a batch with one row per text."""
+    """The k candidates of each blank of a text. The source is a batch with one row per text.
 
-    def __init__(self, fills: Fills, device: torch.device) -> None:
-        self.fills, self.device, self.key = fills, device, ("blanks",)
+    They are chosen here: the scores of the whole vocabulary, kept until the last blank of a large request is computed,
+    would fill the memory."""
+
+    def __init__(self, model: Model, device: torch.device, k: int, targets: Sequence[int] | None = None) -> None:
+        self.model, self.fills, self.device = model, model.opened.ability(FILLS), device
+        self.k, self.targets = k, None if targets is None else tuple(targets)
+        self.key = ("blanks", k, self.targets)
 
     def collate(self, source: Batch, rows: Integers) -> Batch:
         return source.take(rows)
@@ -119,8 +125,9 @@ class BlanksRunner(RowsRunner):
     def compute(self, batch: Batch) -> Sequence[Any]:
         at = batch.labels[PLACES].nonzero()[:, 0]
         counts = torch.bincount(batch.row_of_token[at], minlength=batch.n_rows).tolist()
-        scores = self.fills.scores(batch.to(self.device), at.to(self.device)).float().cpu()
-        return scores.split(counts)
+        scores = self.fills.scores(batch.to(self.device), at.to(self.device))
+        # not views of a whole batch, which would live as long as one of them
+        return [self.model.rank_tokens(some, self.k, self.targets) for some in scores.split(counts)]
 
 
 class TranslateRunner(Runner):

@@ -349,11 +349,11 @@ class Served:
                 return masked, replace(batch, labels={PLACES: batch.ids == fills.mask_id})
 
             masked, batch = await self._work(call, prepare)
-            runner = BlanksRunner(fills, self._device)
+            runner = BlanksRunner(model, self._device, k, among)
             results = await self._compute([work_of_items(runner, batch, batch.lengths)], call, len(masked))
 
             def finish() -> list[list[Blank]]:
-                return [model.finish_fill(one, results[number], k, among) for number, one in enumerate(masked)]
+                return [model.finish_fill(one, results[number]) for number, one in enumerate(masked)]
 
             return await self._work(call, finish, is_tokenizing=False)
 

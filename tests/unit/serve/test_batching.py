@@ -257,6 +257,26 @@ def test_the_time_to_wait_follows_the_measured_speed(make: Callable[..., Batcher
     asyncio.run(story())
 
 
+def test_what_was_not_computed_says_nothing_about_the_speed(make: Callable[..., Batcher]) -> None:
+    async def story() -> None:
+        batcher, runner = make(max_batch_tokens=10, max_queue_tokens=40), Echo()
+        held = hold(batcher, runner)
+        await begun(runner)
+        left = submission(runner, "a", [10])  # a whole batch: it is taken while the one before is computed
+        batcher.submit(left)
+        batcher.cancel(left)
+        runner.may_run.set()
+        await held
+        with pytest.raises(InputError):
+            await ask(batcher, runner, ["bad"], [10])
+        before = batcher._speed
+        with pytest.raises(ValueError, match="joined"):
+            await ask(batcher, runner, ["unjoinable"], [10])
+        assert batcher._speed == before and before[0] < 10
+
+    asyncio.run(story())
+
+
 def test_a_drain_finishes_what_is_queued(make: Callable[..., Batcher]) -> None:
     async def story() -> None:
         batcher, runner = make(), Echo()

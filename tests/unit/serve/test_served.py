@@ -205,6 +205,22 @@ def test_blanks_of_some_words(models: Models) -> None:
         asyncio.run(models["mini"].fill(["我爱[MASK]京"], Call(), k=5, targets=["zebra"]))
 
 
+def test_only_the_candidates_of_blanks_are_kept(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    served, kept = models["mini"], list[Any]()
+    compute = served._compute
+
+    async def watch(*given: Any) -> Any:
+        kept.append(await compute(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(served, "_compute", watch)
+    both = asyncio.run(served.fill(["我爱[MASK][MASK]", "[MASK]"], Call(), k=3))
+    assert [len(blanks) for blanks in both] == [2, 1]
+    assert [tuple(one.tokens.shape) for one in map(kept[0].get, range(2))] == [(2, 3), (1, 3)]
+    sizes = [part.untyped_storage().nbytes() for one in kept[0].values() for part in one]
+    assert max(sizes) <= 2 * 3 * 8, "not a view of the scores of the vocabulary"
+
+
 def test_translations(models: Models) -> None:
     texts = ["1 2 3 4", "7 7", "5 6 1", ""]
     found = asyncio.run(models["transformer"].translate(texts, Call(), split=False))

@@ -11,10 +11,12 @@ Names of files, inputs and outputs are those that optimum's and sentence-transfo
 written whole or not at all.
 """
 
+import copy
 import os
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from qkv.api.export.card import make_export_card
@@ -116,12 +118,20 @@ def export(
 def _open(model: str | os.PathLike[str] | Model) -> Opened:
     if isinstance(model, Model):
         _check_family(model.opened.facts)
-        return model.opened
+        return _copy(model)
     place = locate(model if isinstance(model, str) else Path(model))
     if (place / EXPORT).is_file():
         raise InputError(f"{place} is an exported model already. Export the model that it was made of.")
     _check_family(describe_model(place))  # before the weights are read
     return open_model(place, Loading())
+
+
+def _copy(model: Model) -> Opened:
+    """What a model was opened as, to be computed in float32 on a CPU; the model itself stays where and as it is."""
+    if all(weight.device.type == "cpu" and weight.dtype.itemsize == 4 for weight in model.network.parameters()):
+        return model.with_precision("fp32").opened  # with the same weights in memory
+    tokenizer = model.opened.tokenizer
+    return copy.deepcopy(model.opened, {id(tokenizer): tokenizer})
 
 
 def _check_family(facts: Facts) -> None:
@@ -228,11 +238,18 @@ def _notes(about: dict[str, Any]) -> list[tuple[str, str]]:
     return notes
 
 
+def _read_config(opened: Opened) -> bytes:
+    if (opened.path / CONFIG).is_file():
+        return (opened.path / CONFIG).read_bytes()
+    with TemporaryDirectory() as folder:  # a model that was fitted in memory has none any more
+        return (opened.save(Path(folder) / "model") / CONFIG).read_bytes()
+
+
 def _files(opened: Opened, about: dict[str, Any], out: Path) -> dict[str, str | bytes]:
     """Everything but the graphs."""
     place = opened.path
     files: dict[str, str | bytes] = {**read_licences(place), **opened.tokenizer.files(about["max_length"])}
-    files[CONFIG] = (place / CONFIG).read_bytes()
+    files[CONFIG] = _read_config(opened)
     if about["head"] == "none" and about["pooling"] is not None:
         kept = read_sentence(place).files
         files |= kept or write_sentence(about["pooling"], about["normalize"], opened.facts.document["width"])

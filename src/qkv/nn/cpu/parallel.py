@@ -6,7 +6,7 @@ nothing to divide, and torch's own way is right.
 """
 
 from collections.abc import Callable, Sequence
-from threading import Barrier, Lock, Thread
+from threading import Barrier, BrokenBarrierError, Lock, Thread
 from typing import TypeVar
 
 import torch
@@ -27,7 +27,10 @@ def run_parts(parts: Sequence[Callable[[], Result]]) -> list[Result]:
     def work() -> None:
         torch.get_num_threads()  # else torch would set the number of a new thread at its first operation
         torch.set_num_threads(1)  # of this thread, but also the default of others and of MKL, which the caller restores
-        started.wait()
+        try:
+            started.wait()
+        except BrokenBarrierError:  # of the others not all could start
+            return
         with torch.inference_mode() if in_inference else torch.no_grad():
             while not errors:
                 with lock:
@@ -42,10 +45,18 @@ def run_parts(parts: Sequence[Callable[[], Result]]) -> list[Result]:
     total = torch.get_num_threads()
     # new threads each time: they cost 0.1 ms, and a pool would not survive a fork
     workers = [Thread(target=work, name=f"qkv-part-{number}", daemon=True) for number in range(threads)]
-    for worker in workers:
-        worker.start()
-    started.wait()
-    torch.set_num_threads(total)
+    try:
+        for worker in workers:
+            worker.start()
+        started.wait()
+    except BaseException:  # Ctrl-C, or no more threads
+        started.abort()
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join()
+        raise
+    finally:
+        torch.set_num_threads(total)
     try:
         for worker in workers:
             worker.join()

@@ -237,8 +237,8 @@ def reply_list(
     return _reply_parts(parts(), is_long=len(items) > each)
 
 
-def reply_lists(lists: Sequence[Sequence[_Item]], write: Callable[[_Item], Any], numbers: int) -> Response:
-    """A list of lists of `write(item)`; long ones are sent in parts, which may end inside of a list."""
+def reply_lists(lists: Sequence[Any], write: Callable[[Any], Any], numbers: int) -> Response:
+    """A list of lists, or arrays, of `write(item)`; long ones are sent in parts, which may end inside of a list."""
     each = max(1, NUMBERS_PER_PART // max(1, numbers))
 
     def parts() -> Iterator[bytes]:

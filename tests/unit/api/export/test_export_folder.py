@@ -172,6 +172,26 @@ def test_a_loaded_model_is_exported(sources: Mapping[str, Path], tmp_path: Path)
     assert about["head"] == "none" and about["graphs"]["model.onnx"]["outputs"] == ["last_hidden_state"]
 
 
+def test_a_loaded_model_stays_as_it_is(sources: Mapping[str, Path], tmp_path: Path) -> None:
+    """And int8 is compared with float32, whatever the model computes in."""
+    half = qkv.load(sources["single"], dtype="bfloat16", device="cpu")
+    qkv.export(half, tmp_path / "half")
+    assert {weight.dtype for weight in half.network.parameters()} == {torch.bfloat16}
+    rough = qkv.load(sources["single"], precision="int8")
+    figures = qkv.export(rough, tmp_path / "rough", int8=True, least_cosine=-1)["int8"]
+    exact = qkv.export(sources["single"], tmp_path / "exact", int8=True, least_cosine=-1)["int8"]
+    assert rough.precision == "int8" and figures["mean_cosine"] == pytest.approx(exact["mean_cosine"], abs=1e-6)
+
+
+def test_what_was_fitted_in_memory_is_exported(sources: Mapping[str, Path], tmp_path: Path) -> None:
+    texts, labels = ["a cat", "a dog", "北京", "上海"], ["animal", "animal", "place", "place"]
+    classifier = qkv.Classifier(sources["sentence"], transfer="features", device="cpu").fit(texts, labels)
+    about = qkv.export(classifier.model_, tmp_path / "out")
+    assert about["head"] == "sequence" and about["labels"] == ["animal", "place"]
+    written = json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
+    assert written["id2label"] == {"0": "animal", "1": "place"}
+
+
 def measured(source: Path, out: Path, **options: Any) -> dict[str, Any]:
     found: dict[str, Any] = qkv.export(source, out, int8=True, **options)["int8"]
     return found

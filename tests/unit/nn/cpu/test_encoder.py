@@ -302,6 +302,22 @@ def test_the_choice_of_a_precision(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_encoder_precision("bf16")
 
 
+def test_hooks_see_the_whole_batch_once() -> None:
+    network, batch, seen = make(), make_rows(5, 6, 7), list[int]()
+    use_engines(network.blocks)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch.inference_mode():
+            hook = network.blocks[0].register_forward_hook(lambda block, given, found: seen.append(len(found[0])))
+            network.token_vectors(batch)
+            hook.remove()
+            network.token_vectors(batch)
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == [18]
+
+
 def test_parts_of_a_batch_on_several_threads() -> None:
     network, batch = make(), make_rows(*np.random.default_rng(0).integers(1, 60, 40).tolist())
     with torch.inference_mode():

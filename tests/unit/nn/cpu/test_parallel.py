@@ -49,3 +49,18 @@ def test_an_error_is_raised_and_ends_the_work() -> None:
         run_parts([fail, *([lambda: done.append(1)] * 50)])
     assert torch.get_num_threads() == 3
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("qkv-part-")]
+
+
+def test_threads_that_cannot_start_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "qkv-part-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        run_parts([lambda: None] * 5)
+    assert torch.get_num_threads() == 3
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("qkv-part-")]
