@@ -150,6 +150,13 @@ def test_fill_mask(client: AppClient, served_folders: dict[str, Path]) -> None:
     assert joined[0]["sequence"] == "a cats"
 
 
+def test_a_small_request_has_no_huge_answer(client: AppClient) -> None:
+    body = {"inputs": ["[MASK]" * 40] * 100, "parameters": {"top_k": 1000}}
+    got = client.post("/models/mini", body)
+    assert got.status == 422 and "960,000,000 characters" in got.body.decode()
+    assert client.post("/models/mini", {"inputs": "[MASK]" * 40, "parameters": {"top_k": 1000}}).status == 200
+
+
 def test_feature_extraction(client: AppClient, served_folders: dict[str, Path]) -> None:
     expected = qkv.load(served_folders["mini"]).embed(TEXTS)
     got = client.post("/models/mini/pipeline/feature-extraction", {"inputs": TEXTS})

@@ -143,6 +143,9 @@ def test_more_tokens_than_the_server_takes(client: AppClient) -> None:
     got = client.post("/tokenize", {"inputs": "a " * 140_000})
     assert got.status == 422 and "131,072 tokens" in got.json["error"]
     assert len(client.post("/tokenize", {"inputs": "a " * 9000}).json[0]) == 9002
+    got = client.post("/decode", {"ids": [5] * 140_000})
+    assert got.status == 422 and "140,000 tokens" in got.json["error"]
+    assert client.post("/decode", {"ids": [[5] * 9000]}).status == 200
 
 
 def test_info(client: AppClient) -> None:

@@ -53,6 +53,8 @@ from qkv.text.languages import base_of
 AGGREGATIONS = ("none", "simple", "first", "average", "max")
 MOST_CANDIDATES = 1000
 """Candidates of a blank, or answers to a question."""
+MOST_FILLED = 20_000_000
+"""Characters of texts in an answer of fill-mask."""
 DEFAULT_NEW_TOKENS = 100
 MOST_SEQUENCES = 64
 TRUNCATIONS = ("do_not_truncate", "longest_first", "only_first", "only_second")
@@ -369,6 +371,7 @@ async def _fill(exchange: Exchange, served: Served, parameters: Fields) -> Respo
     targets = parameters.strings("targets")
     top_k = parameters.whole("top_k", 1, MOST_CANDIDATES, len(targets) or 5)
     fields.done()
+    _check_filled(served, texts, top_k)
     found = await served.fill(texts, exchange.call, k=top_k, targets=targets or None)
 
     def write_text(one: tuple[str, list[Blank]]) -> Any:
@@ -377,6 +380,15 @@ async def _fill(exchange: Exchange, served: Served, parameters: Fields) -> Respo
         return listed[0] if len(listed) == 1 else listed
 
     return _reply_each(list(zip(texts, found, strict=True)), write_text, many, 4 * top_k)
+
+
+def _check_filled(served: Served, texts: Sequence[str], top_k: int) -> None:
+    """Refuse an answer that would have the text too often: once for every candidate of every blank."""
+    mask = served.opened.tokenizer.token(served.opened.tokenizer.mask_id)
+    size = top_k * sum(text.count(mask) * len(text) for text in texts)
+    if size > MOST_FILLED:
+        message = f"The answer would have {size:,} characters of texts; {MOST_FILLED:,} are the limit."
+        raise FieldError("too_long", f"{message} Send fewer blanks in one request, or a smaller top_k.")
 
 
 def _write_blank(served: Served, text: str, blank: Blank) -> list[dict[str, Any]]:

@@ -134,7 +134,7 @@ async def _read_prompts(exchange: Exchange, served: Served) -> list[str]:
     rows = [found] if is_ids(found) else found
     if not isinstance(rows, list) or not rows or not all(map(is_ids, rows)):
         raise fields.wrong("prompt", "a text, a list of texts, or token ids")
-    texts = decode_ids(served, rows, "prompt", skip_special=False)
+    texts = await decode_ids(exchange, served, rows, "prompt", skip_special=False)
     for number, (row, one) in enumerate(zip(rows, await list_tokens(exchange, served, texts, False), strict=True)):
         if one.ids != row:
             name = f"prompt[{number}]" if rows is found else "prompt"

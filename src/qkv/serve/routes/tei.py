@@ -176,7 +176,7 @@ async def _decode(exchange: Exchange) -> Response:
         raise fields.wrong("ids", "a list of token ids, or of such lists")
     skip = fields.flag("skip_special_tokens", True)
     fields.done()
-    return reply(decode_ids(served, rows, "ids", skip))
+    return reply(await decode_ids(exchange, served, rows, "ids", skip))
 
 
 async def _show(exchange: Exchange) -> Response:

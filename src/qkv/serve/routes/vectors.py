@@ -47,12 +47,18 @@ async def list_tokens(exchange: Exchange, served: Served, texts: Sequence[str], 
     return found
 
 
-def decode_ids(served: Served, rows: Sequence[Sequence[int]], name: str, skip_special: bool) -> list[str]:
-    """The texts of token ids; `name` is what messages call them."""
+async def decode_ids(
+    exchange: Exchange, served: Served, rows: Sequence[Sequence[int]], name: str, skip_special: bool
+) -> list[str]:
+    """The texts of token ids, as many as the queue would hold; `name` is what messages call them."""
     size = _need_tokenizer(served).size
+    most, n_ids = exchange.models.settings.queue_tokens, sum(map(len, rows))
+    if n_ids > most:
+        message = f"'{name}' has {n_ids:,} tokens, and {most:,} are the limit of this server (--max-queue-tokens)."
+        raise FieldError("too_long", message, name)
     if (wrong := next((one for row in rows for one in row if one >= size), None)) is not None:
         raise FieldError("range", f"'{name}' has the token {wrong}; {served.name} has the tokens 0 … {size - 1}.", name)
-    return served.decode(rows, skip_special=skip_special)
+    return await work_aside(4 * n_ids, lambda: served.decode(rows, skip_special=skip_special))
 
 
 def _need_tokenizer(served: Served) -> Tokenizer:
