@@ -145,7 +145,7 @@ def serve_models(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would take those of the models
     opened = Models.open(models or default_models(), settings, lambda name: write(f"loading {name}", err=True))
     for served in opened:
-        for note in served.opened.notes:
+        for note in served.info["notes"]:
             write(f"note: {served.name}: {note}", err=True)
     run_server(opened, settings)
 
@@ -206,8 +206,8 @@ def build_server_app(
 
 
 def announce(models: "Models", server: "Server") -> None:
-    """Print the link, and each model with its tasks."""
-    typer.echo(server.link())
+    """Print the link, and each model with its tasks. A token that was given is known, and stays out of logs."""
+    typer.echo(server.link(with_token=server.is_drawn or sys.stdout.isatty()))
     sys.stdout.flush()  # a pipe needs the address at once
     for served in models:
         write(f"{served.name}: {', '.join(served.tasks)}", err=True)

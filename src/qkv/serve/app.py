@@ -106,7 +106,10 @@ class Access:
         elif not is_known:
             message = "The token is missing or wrong. Open the link that was printed at the start."
             if self.open_paths:  # a server of programs
-                message = "The token is missing or wrong. Send the header Authorization: Bearer TOKEN."
+                message = (
+                    "The token is missing or wrong. Send the header Authorization: Bearer TOKEN, or open /?token=TOKEN "
+                    "in a browser."
+                )
             challenge = {"WWW-Authenticate": "Bearer"}
             raise RefusedError(HTTPStatus.UNAUTHORIZED, "token", message, close=True, headers=challenge)
         if method == "POST" and allowed is None and (other := _other_page(host, headers)) is not None:

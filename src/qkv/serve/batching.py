@@ -37,11 +37,12 @@ from qkv.errors import InputError
 
 SPEED_SECONDS = 20.0
 """Computing time over which the speed of a model is averaged."""
-LEAST_RETRY_SECONDS = 1.0
+LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 1.0, 60.0
+"""The second: some clients ignore more."""
 
 
 class OverloadedError(Exception):
-    """The queue is full. `retry_after`: seconds until it should have room, at least 1."""
+    """The queue is full. `retry_after`: seconds until it should have room, 1 to 60."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
@@ -209,7 +210,8 @@ class Batcher:
         self._ahead: Future[_Batch | None] | None = None
         self._number = 0
         self._is_closed = False
-        self._speed = (0.0, 0.0)  # tokens and seconds, of late
+        # tokens and seconds of late, weighted by tokens: what a full queue is computed with is large batches
+        self._speed = (0.0, 0.0)
         self._thread = threading.Thread(target=self._work, name=f"inference-{name}", daemon=True)
         self._thread.start()
 
@@ -280,7 +282,7 @@ class Batcher:
 
     def _retry_after(self) -> float:
         tokens, speed = self._queued_tokens + self._running_tokens, self.tokens_per_second
-        return max(LEAST_RETRY_SECONDS, tokens / speed if speed else LEAST_RETRY_SECONDS)
+        return min(max(LEAST_RETRY_SECONDS, tokens / speed if speed else 0.0), MOST_RETRY_SECONDS)
 
     def _drop(self, submission: Submission) -> None:
         for work in submission.works:
@@ -373,7 +375,8 @@ class Batcher:
             self._running_tokens -= batch.tokens
             if results:  # else nothing was computed: it failed, or nobody waits for it any more
                 kept = math.exp(-seconds / SPEED_SECONDS)
-                self._speed = self._speed[0] * kept + batch.tokens, self._speed[1] * kept + seconds
+                weight = batch.tokens / self.max_batch_tokens
+                self._speed = self._speed[0] * kept + weight * batch.tokens, self._speed[1] * kept + weight * seconds
             for part in batch.parts:
                 submission = part.work.submission
                 submission.inference_s += seconds

@@ -231,9 +231,9 @@ class Fields:
         if not low <= found <= high:
             shown = _shown(found)  # an integer may be larger than any float
             if math.isinf(high):
-                message = f"'{self.name(name)}' is {shown}; it must be {low:g} or more."
+                message = f"'{self.name(name)}' is {shown}; it must be {low:,} or more."
             else:
-                message = f"'{self.name(name)}' is {shown}; it goes from {low:g} to {high:g}."
+                message = f"'{self.name(name)}' is {shown}; it goes from {low:,} to {high:,}."
             raise FieldError("range", message, self.name(name))
 
 

@@ -23,6 +23,8 @@ from qkv.serve.metrics import Metrics
 
 CLIENT_LEFT = 499
 """Status of a request whose client has left, in the log and in metrics."""
+FAILURE_BY_STATUS = {401: "access", 403: "access", 421: "access", 429: "overloaded", 499: "dropped", 503: "unavailable"}
+"""Reasons by status; of others "input" or "fault"."""
 SMALL_BODY = 1 << 16
 """Bytes of a body that is read without leave."""
 HELD_BODIES = 8
@@ -90,6 +92,8 @@ class Journal:
             # a label for every name that somebody makes up would be a leak
             known = next((name for name in self.service.names if name == about.get("model")), "")
             self.service.metrics.request(about.get("route", "other"), known, status, seconds)
+            if status >= 400:
+                self.service.metrics.failure(FAILURE_BY_STATUS.get(status, "input" if status < 500 else "fault"))
             if self.write is not None:
                 self.write(_line(scope, about, status, seconds))
 
@@ -144,7 +148,7 @@ def _line(scope: Scope, about: dict[str, Any], status: int, seconds: float) -> s
         "windows": about.get("windows"),
         "client": client[0] if client else None,
     }
-    return json.dumps(said, ensure_ascii=False)
+    return json.dumps(said)  # no control character reaches a terminal
 
 
 def write_log(line: str) -> None:

@@ -220,6 +220,7 @@ class Server:
         self.socket = _bind(host, port, backlog)
         self.host, self.port = self.socket.getsockname()[:2]
         self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(24))
+        self.is_drawn = self.token != token  # nobody knows it yet
         cookie = f"qkv-{self.port}"
         self.app = build_app(routes, Access(self.token, cookie)) if make_app is None else make_app(self.token, cookie)
         self._uvicorn = _Uvicorn(
@@ -265,10 +266,10 @@ class Server:
     ) -> None:
         self.close()
 
-    def link(self, fragment: str = "") -> str:
+    def link(self, fragment: str = "", with_token: bool = True) -> str:
         """The address for a browser, with the token and the fragment."""
         host = socket.gethostname() if self.host in EVERYWHERE else f"[{self.host}]" if ":" in self.host else self.host
-        query = f"?{TOKEN_FIELD}={quote(self.token, safe='')}" if self.token else ""
+        query = f"?{TOKEN_FIELD}={quote(self.token, safe='')}" if self.token and with_token else ""
         return f"http://{host}:{self.port}/{query}{f'#{fragment}' if fragment else ''}"
 
 

@@ -14,8 +14,9 @@ from qkv.serve.batching import BatchFacts
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 TOKENS = tuple(2**power for power in range(3, 18))
 ROWS = tuple(2**power for power in range(12))
-FAILURES = ("overloaded", "unavailable", "input", "dropped", "fault")
-"""Reasons: the queue is full, the server starts or stops, the request is wrong, its client has left, a bug."""
+FAILURES = ("overloaded", "unavailable", "access", "input", "dropped", "fault")
+"""Reasons: the queue is full, the server starts or stops, the token, host or page is refused, the request is wrong, its
+client has left, a bug."""
 
 
 class Metrics:

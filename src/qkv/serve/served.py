@@ -59,6 +59,7 @@ from qkv.serve.runners import (
 from qkv.serve.settings import Call, ServeSettings, UnknownModelError, default_models, split_name
 from qkv.tasks.embed import merge_vectors
 from qkv.tasks.predictor import Solver
+from qkv.tasks.task import Calibration
 from qkv.text.tokenizer import Encoded
 from qkv.train.device import count_cores, device_named
 
@@ -102,6 +103,7 @@ class Served:
     def __init__(self, name: str, opened: Opened, shared: Shared) -> None:
         self.name, self.opened, self.facts, self._shared = name, opened, opened.facts, shared
         self._device = device_named(shared.settings.device)
+        self._notes: list[str] = []
         self.model = self._open_encoder() if opened.has(ENCODES) else None
         self._solver: Solver | None = self.model.solver if self.model is not None and opened.has(HAS_TASK) else None
         self.translator = Translator.of(opened) if opened.has(TRANSLATES) else None
@@ -133,7 +135,8 @@ class Served:
         precision = self._shared.settings.precision
         try:
             return Model(self.opened, self._device, precision=precision)
-        except InputError:
+        except InputError as error:  # of this kind of model: the settings have checked the CPU
+            self._notes.append(f"it computes in fp32: {error}")
             return Model(self.opened, self._device)
 
     def _list_tasks(self) -> tuple[str, ...]:
@@ -168,7 +171,10 @@ class Served:
         languages = list(ZOO[zoo].reads) if zoo else []
         if self.translator is not None:
             languages = [self.translator.source_language, self.translator.target_language]
-        calibration = opened.record.get("calibration") or {}
+        fitted = None if solver is None else solver.calibration
+        is_calibrated = (
+            fitted is not None and fitted != Calibration()
+        )  # where too few examples were held out, it is not
         found: dict[str, Any] = {
             "model_id": self.name,
             "model_type": facts.model_type,
@@ -177,11 +183,11 @@ class Served:
             "max_input_length": self.max_length,
             "labels": list(opened.labels),
             "languages": languages,
-            "calibrated": bool(calibration),
+            "calibrated": is_calibrated,
             "precision": self._shared.settings.decoding_precision if self.model is None else self.model.precision,
             "device": str(self._device),
             "parameters": facts.shown.get("parameters"),
-            "notes": list(opened.notes),
+            "notes": [*opened.notes, *self._notes],
         }
         if self.model is not None:
             sentence = opened.sentence
@@ -204,20 +210,18 @@ class Served:
     async def predict(self, inputs: Sequence[Any], call: Call, *, truncate: bool = False) -> list[Any]:
         """The results of a fine-tuned model, one per input, as `Model.predict` takes and gives them."""
         solver = self._need_solver()
-        with self._counting_failures():
-            features, scores = await self._scores(solver, inputs, call, truncate)
-            return [] if features is None else await self._work(call, partial(solver.decode, features, scores))
+        features, scores = await self._scores(solver, inputs, call, truncate)
+        return [] if features is None else await self._work(call, partial(solver.decode, features, scores))
 
     async def scores(self, inputs: Sequence[Any], call: Call, *, truncate: bool = False) -> NDArray[np.float64]:
         """(E, L) of a classifier, before softmax and calibration; of long texts the mean over windows."""
         solver = self._need_solver()
         if self.tasks[0] != TASK_NAMES["classify"]:
             raise InputError(f"{self.name} does {self.tasks[0]}; raw scores are those of text-classification.")
-        with self._counting_failures():
-            features, scores = await self._scores(solver, inputs, call, truncate)
-            if features is None:
-                return np.zeros((0, solver.task.outputs))
-            return merge_windows(scores, features.row_counts).astype(np.float64)
+        features, scores = await self._scores(solver, inputs, call, truncate)
+        if features is None:
+            return np.zeros((0, solver.task.outputs))
+        return merge_windows(scores, features.row_counts).astype(np.float64)
 
     async def _scores(self, solver: Solver, inputs: Sequence[Any], call: Call, truncate: bool) -> tuple[Any, Any]:
         if not len(inputs):
@@ -252,23 +256,22 @@ class Served:
         around it. `truncate` keeps the beginning of a text, or its end with the direction "left"."""
         model = self._need_model()
         embedder = model.embedder
-        with self._counting_failures():
-            pool, unit = embedder.resolve_pooling(pooling), embedder.resolve_normalize(normalize)
-            if truncation_direction not in ("left", "right"):
-                raise InputError(f"The direction of truncation is left or right, not '{truncation_direction:.40}'.")
-            if not len(texts):
-                return join_embeddings((), model.name, embedder.encodes.sizes.width)
-            call.n_characters = _count_characters(texts)
-            rows = await self._work(call, partial(self._read, texts, call, truncate, truncation_direction))
-            results = await self._compute([work_of_rows(VectorRunner(embedder, pool), rows)], call, len(rows))
+        pool, unit = embedder.resolve_pooling(pooling), embedder.resolve_normalize(normalize)
+        if truncation_direction not in ("left", "right"):
+            raise InputError(f"The direction of truncation is left or right, not '{truncation_direction:.40}'.")
+        if not len(texts):
+            return join_embeddings((), model.name, embedder.encodes.sizes.width)
+        call.n_characters = _count_characters(texts)
+        rows = await self._work(call, partial(self._read, texts, call, truncate, truncation_direction))
+        results = await self._compute([work_of_rows(VectorRunner(embedder, pool), rows)], call, len(rows))
 
-            def finish() -> Embeddings:
-                ordered = [results[row] for row in range(len(rows))]
-                vectors = np.stack([vector for vector, _ in ordered])
-                counts = np.array([count for _, count in ordered], np.int64)
-                return replace(embedder.finish(rows, merge_vectors(rows, vectors, counts), unit), model=model.name)
+        def finish() -> Embeddings:
+            ordered = [results[row] for row in range(len(rows))]
+            vectors = np.stack([vector for vector, _ in ordered])
+            counts = np.array([count for _, count in ordered], np.int64)
+            return replace(embedder.finish(rows, merge_vectors(rows, vectors, counts), unit), model=model.name)
 
-            return await self._work(call, finish, is_tokenizing=False)
+        return await self._work(call, finish, is_tokenizing=False)
 
     def _read(self, texts: Sequence[Any], call: Call, truncate: bool, direction: str) -> Rows:
         model = self._need_model()
@@ -305,18 +308,17 @@ class Served:
         embedder = self._need_model().embedder
         if not len(texts):
             return []
-        with self._counting_failures():
-            call.n_characters = _count_characters(texts)
+        call.n_characters = _count_characters(texts)
 
-            def prepare() -> tuple[list[Encoded], Rows]:
-                kept = [self._shorten(text, call) for text in texts] if truncate else texts
-                return embedder.prepare_tokens(kept)
+        def prepare() -> tuple[list[Encoded], Rows]:
+            kept = [self._shorten(text, call) for text in texts] if truncate else texts
+            return embedder.prepare_tokens(kept)
 
-            encoded, rows = await self._work(call, prepare)
-            results = await self._compute([work_of_rows(TokensRunner(embedder), rows)], call, len(rows))
-            vectors = np.concatenate([results[row] for row in range(len(rows))])
-            finish = partial(embedder.finish_tokens, encoded, rows, vectors, normalize)
-            return await self._work(call, finish, is_tokenizing=False)
+        encoded, rows = await self._work(call, prepare)
+        results = await self._compute([work_of_rows(TokensRunner(embedder), rows)], call, len(rows))
+        vectors = np.concatenate([results[row] for row in range(len(rows))])
+        finish = partial(embedder.finish_tokens, encoded, rows, vectors, normalize)
+        return await self._work(call, finish, is_tokenizing=False)
 
     def _shorten(self, text: str, call: Call) -> str:
         """The text up to the last token that fits one window."""
@@ -338,24 +340,23 @@ class Served:
             raise InputError(f"k must be 1 or more, not {k}.")
         if not len(texts):
             return []
-        with self._counting_failures():
-            call.n_characters = _count_characters(texts)
-            among = None if targets is None else model.find_targets(targets)
+        call.n_characters = _count_characters(texts)
+        among = None if targets is None else model.find_targets(targets)
 
-            def prepare() -> tuple[list[Any], Batch]:
-                masked = [model.prepare_fill(text) for text in texts]
-                encoded = [one.encoded for one in masked]
-                batch = Batch.of([one.ids for one in encoded], segments=[one.segments for one in encoded])
-                return masked, replace(batch, labels={PLACES: batch.ids == fills.mask_id})
+        def prepare() -> tuple[list[Any], Batch]:
+            masked = [model.prepare_fill(text) for text in texts]
+            encoded = [one.encoded for one in masked]
+            batch = Batch.of([one.ids for one in encoded], segments=[one.segments for one in encoded])
+            return masked, replace(batch, labels={PLACES: batch.ids == fills.mask_id})
 
-            masked, batch = await self._work(call, prepare)
-            runner = BlanksRunner(model, self._device, k, among)
-            results = await self._compute([work_of_items(runner, batch, batch.lengths)], call, len(masked))
+        masked, batch = await self._work(call, prepare)
+        runner = BlanksRunner(model, self._device, k, among)
+        results = await self._compute([work_of_items(runner, batch, batch.lengths)], call, len(masked))
 
-            def finish() -> list[list[Blank]]:
-                return [model.finish_fill(one, results[number]) for number, one in enumerate(masked)]
+        def finish() -> list[list[Blank]]:
+            return [model.finish_fill(one, results[number]) for number, one in enumerate(masked)]
 
-            return await self._work(call, finish, is_tokenizing=False)
+        return await self._work(call, finish, is_tokenizing=False)
 
     async def translate(
         self, texts: Sequence[str], call: Call, *, n_best: int = 1, split: bool = True, **decoding: Any
@@ -365,20 +366,19 @@ class Served:
         translator = self._need_translator()
         if not len(texts):
             return []
-        with self._counting_failures():
-            config = resolve_decoding(translator.decoding, {"n_best": n_best} | decoding)
-            if config.max_length > (most := max(translator.decoding.max_length, MOST_TRANSLATED)):
-                raise InputError(f"max_length is {config.max_length:,}; a translation has {most:,} tokens at most.")
-            call.n_characters = _count_characters(texts)
-            read = await self._work(call, partial(translator.prepare, texts, split=split and n_best == 1))
-            found: list[Any] = []
-            if read.sources:
-                tokens = [len(source) * config.hypotheses for source in read.sources]
-                items = list(zip(read.sources, read.keys, strict=True))
-                work = work_of_items(TranslateRunner(translator, config), items, tokens)
-                results = await self._compute([work], call, len(read.pieces))
-                found = [results[number] for number in range(len(read.sources))]
-            return await self._work(call, partial(translator.finish, read, found), is_tokenizing=False)
+        config = resolve_decoding(translator.decoding, {"n_best": n_best} | decoding)
+        if config.max_length > (most := max(translator.decoding.max_length, MOST_TRANSLATED)):
+            raise InputError(f"max_length is {config.max_length:,}; a translation has {most:,} tokens at most.")
+        call.n_characters = _count_characters(texts)
+        read = await self._work(call, partial(translator.prepare, texts, split=split and n_best == 1))
+        found: list[Any] = []
+        if read.sources:
+            tokens = [len(source) * config.hypotheses for source in read.sources]
+            items = list(zip(read.sources, read.keys, strict=True))
+            work = work_of_items(TranslateRunner(translator, config), items, tokens)
+            results = await self._compute([work], call, len(read.pieces))
+            found = [results[number] for number in range(len(read.sources))]
+        return await self._work(call, partial(translator.finish, read, found), is_tokenizing=False)
 
     async def generate(
         self, prompts: Sequence[str], call: Call, *, fit: bool = True, begins: bool | None = None, **options: Any
@@ -388,25 +388,24 @@ class Served:
         generator = self._need_generator()
         if not len(prompts):
             return []
-        with self._counting_failures():
-            config = GenerateConfig.of(options, "request")
-            call.n_characters = _count_characters(prompts)
-            prepare = partial(generator.prepare, prompts, config, None, begins=begins, fit=fit)
-            read = await self._work(call, prepare)
-            kinds: dict[GenerateConfig, list[int]] = {}  # the room differs between prompts
-            for number, prompt in enumerate(read):
-                kinds.setdefault(prompt.config, []).append(number)
-            works = [
-                Work(
-                    GenerateRunner(generator, kind),
-                    read,
-                    np.array(units, np.int64),
-                    np.array([_cost(read[unit]) for unit in units], np.int64),
-                )
-                for kind, units in kinds.items()
-            ]
-            results = await self._compute(works, call, len(read))
-            return [[generator.finish(one, text) for text in results[number]] for number, one in enumerate(read)]
+        config = GenerateConfig.of(options, "request")
+        call.n_characters = _count_characters(prompts)
+        prepare = partial(generator.prepare, prompts, config, None, begins=begins, fit=fit)
+        read = await self._work(call, prepare)
+        kinds: dict[GenerateConfig, list[int]] = {}  # the room differs between prompts
+        for number, prompt in enumerate(read):
+            kinds.setdefault(prompt.config, []).append(number)
+        works = [
+            Work(
+                GenerateRunner(generator, kind),
+                read,
+                np.array(units, np.int64),
+                np.array([_cost(read[unit]) for unit in units], np.int64),
+            )
+            for kind, units in kinds.items()
+        ]
+        results = await self._compute(works, call, len(read))
+        return [[generator.finish(one, text) for text in results[number]] for number, one in enumerate(read)]
 
     async def stream(
         self, prompt: str, call: Call, *, fit: bool = True, begins: bool | None = None, **options: Any
@@ -414,27 +413,26 @@ class Served:
         """Pieces of one text as they are written, in whole characters. Writing stops when the client leaves or the
         iterator is closed."""
         generator = self._need_generator()
-        with self._counting_failures():
-            config = GenerateConfig.of(options, "request")
-            call.n_characters = len(prompt)
-            (read,) = await self._work(call, partial(generator.prepare, [prompt], config, None, begins=begins, fit=fit))
-            loop, pieces, left = asyncio.get_running_loop(), asyncio.Queue[WrittenPiece | None](), False
+        config = GenerateConfig.of(options, "request")
+        call.n_characters = len(prompt)
+        (read,) = await self._work(call, partial(generator.prepare, [prompt], config, None, begins=begins, fit=fit))
+        loop, pieces, left = asyncio.get_running_loop(), asyncio.Queue[WrittenPiece | None](), False
 
-            def send(piece: WrittenPiece) -> bool:
-                if not left:
-                    loop.call_soon_threadsafe(pieces.put_nowait, piece)
-                return not left
+        def send(piece: WrittenPiece) -> bool:
+            if not left:
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            return not left
 
-            runner = StreamRunner(generator.stream_prompt(read), send)
-            writing = asyncio.create_task(self._compute([work_of_items(runner, [read], [_cost(read)])], call, 1))
-            writing.add_done_callback(lambda _: pieces.put_nowait(None))
-            try:
-                while (piece := await pieces.get()) is not None:
-                    yield piece
-                await writing
-            finally:
-                left = True
-                writing.cancel()
+        runner = StreamRunner(generator.stream_prompt(read), send)
+        writing = asyncio.create_task(self._compute([work_of_items(runner, [read], [_cost(read)])], call, 1))
+        writing.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            while (piece := await pieces.get()) is not None:
+                yield piece
+            await writing
+        finally:
+            left = True
+            writing.cancel()
 
     def tokenize(self, texts: Sequence[str], special: bool) -> list[Encoded]:
         """Tokens of texts; quick, without the queue."""
@@ -534,28 +532,6 @@ class Served:
             call.queue_s, call.inference_s = submission.queue_s, submission.inference_s
             self._shared.metrics.waited(submission.queue_s)
         return submission.results
-
-    def _counting_failures(self) -> "_CountFailures":
-        return _CountFailures(self._shared.metrics)
-
-
-class _CountFailures:
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OverloadedError):
-            self.metrics.failure("overloaded")
-        elif isinstance(error, UnavailableError):
-            self.metrics.failure("unavailable")
-        elif isinstance(error, InputError):
-            self.metrics.failure("input")
-        elif isinstance(error, ClientDisconnect | asyncio.CancelledError | GeneratorExit):
-            self.metrics.failure("dropped")
-        elif error is not None:
-            self.metrics.failure("fault")
 
 
 async def _watch(receive: Receive, future: asyncio.Future[None]) -> None:
@@ -660,10 +636,10 @@ class Models:
         return tuple(self._served)
 
     def default(self, task: str) -> Served:
-        """The first model that has the task."""
-        for served in self:
-            if task in served.tasks:
-                return served
+        """The model that was made for the task most: it is earliest in its list; of several the first."""
+        able = [served for served in self if task in served.tasks]
+        if able:
+            return min(able, key=lambda one: one.tasks.index(task))
         known = dict.fromkeys(task for served in self for task in served.tasks)
         raise InputError(
             f"No model here does '{task:.80}'.{did_you_mean(task[:80], known)} Served: {', '.join(known)}."

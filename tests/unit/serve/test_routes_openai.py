@@ -141,7 +141,7 @@ def test_models(client: AppClient) -> None:
         ("embeddings", {"input": [10_000]}, None, "tokens 0"),
         ("embeddings", {}, "input", "missing"),
         ("embeddings", {"input": "a", "encoding_format": "bytes"}, "encoding_format", "base64"),
-        ("embeddings", {"input": "a", "dimensions": 8}, "dimensions", "not trained for fewer"),
+        ("embeddings", {"model": "mini", "input": "a", "dimensions": 8}, "dimensions", "not trained for fewer"),
         ("embeddings", {"input": "a", "dimension": 8}, "dimension", "Did you mean 'dimensions'"),
         ("embeddings", {"input": "a", "model": "en-zh"}, "model", "does translation"),
         ("completions", {"prompt": "a", "logprobs": 2}, "logprobs", "not kept"),

@@ -18,14 +18,14 @@ TIMES = "x-compute-time x-total-time x-tokenization-time x-queue-time x-inferenc
 
 
 def test_embed(client: AppClient, served_folders: dict[str, Path]) -> None:
-    model = qkv.load(served_folders["mini"])
+    model = qkv.load(served_folders["sentences"])  # made for vectors, and not the first
     got = client.post("/embed", {"inputs": TEXTS})
     assert np.array_equal(np.array(got.json, np.float32), model.embed(TEXTS, normalize=True).vectors)
     assert got.headers["x-compute-type"] == "cpu" and all(got.headers[name].isdecimal() for name in TIMES)
     assert got.headers["x-compute-characters"] == str(sum(map(len, TEXTS)))
-    assert got.headers["x-compute-tokens"] == str(client.log["tokens"]) and client.log["model"] == "mini"
+    assert got.headers["x-compute-tokens"] == str(client.log["tokens"]) and client.log["model"] == "sentences"
     plain = client.post("/embed", {"inputs": TEXTS[0], "normalize": False, "truncate": True}).json
-    assert np.array_equal(np.array(plain, np.float32), model.embed(TEXTS[:1]).vectors)
+    assert np.array_equal(np.array(plain, np.float32), model.embed(TEXTS[:1], normalize=False).vectors)
     left, right = (
         client.post("/embed", {"inputs": "cat " + "a " * 99 + "dog", "truncate": True, "truncation_direction": side})
         for side in ("left", "Right")

@@ -275,7 +275,6 @@ def test_a_client_that_leaves_is_dropped(models: Models) -> None:
         assert models["mini"].queued_tokens == 0
 
     asyncio.run(story())
-    assert 'qkv_failures_total{reason="dropped"}' in models.metrics.text().decode()
 
 
 def test_bad_inputs(models: Models) -> None:
@@ -338,7 +337,6 @@ def test_an_overload_refuses_and_recovers(folders: dict[str, Path]) -> None:
     asyncio.run(flood())
     assert right + refused == 300 and refused > 100 and right > 20
     assert mini.queued_tokens == 0
-    assert f'qkv_failures_total{{reason="overloaded"}} {refused}.0' in models.metrics.text().decode()
     models.close()
     with pytest.raises(UnavailableError):
         asyncio.run(mini.embed(["a"], Call()))
