@@ -833,7 +833,7 @@ I am travelling {t} | {t}我在外地"""
 def asked(draw: Random) -> tuple[str, str]:
     """One to three of: a greeting, what happened, why, what is wanted."""
     (ask, zh_ask), (why, zh_why) = draw.choice(ASKS), draw.choice(REASONS)
-    english, chinese = [], []
+    said: list[tuple[str, str]] = []
     if draw.random() < 0.6:
         story, zh_story = draw.choice(STORIES)
         slots = {"a": draw.choice(WARES), "g": draw.choice(GOODS), "t": draw.choice(TIMES)}
@@ -841,12 +841,12 @@ def asked(draw: Random) -> tuple[str, str]:
         zh_story = zh_story.format(**{name: one[1] for name, one in slots.items()})
         if draw.random() < 0.4:
             story, zh_story = f"{story}, but {why}", f"{zh_story}，但是{zh_why}"
-        english.append(story), chinese.append(zh_story)
-    if not english or draw.random() < 0.75:
-        english.append(ask), chinese.append(zh_ask)
-    if draw.random() < 0.25:
-        draw_order = draw.random() < 0.5 and len(english) > 1
-        english, chinese = (one[::-1] if draw_order else one for one in (english, chinese))
+        said.append((story, zh_story))
+    if not said or draw.random() < 0.75:
+        said.append((ask, zh_ask))
+    if draw.random() < 0.25 and draw.random() < 0.5 and len(said) > 1:
+        said.reverse()
+    english, chinese = zip(*said, strict=True)
     text = " ".join(finished(one) for one in english)
     zh_text = "".join(finished_zh(one) for one in chinese)
     if draw.random() < 0.2:

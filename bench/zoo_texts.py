@@ -273,7 +273,7 @@ def make_sentences(data: Path, out: Path, draw: Random, dictionary: Path | None)
     write_pairs(out / "paraphrases.tsv", unmeasured([*others_of(trained, 1), *others_of(trained, 0)]))
     write_pairs(out / "made.tsv", unmeasured(made_pairs(60_000, Random(1))))
     if dictionary is not None:
-        words = {line.strip() for line in lines_of(ROOT / "src/qkv/zoo/qkv-words/vocab.txt")}
+        words = set((ROOT / "src/qkv/zoo/qkv-words/vocab.txt").read_text(encoding="utf-8").split("\n")[:45_000])
         write_pairs(out / "dictionary.tsv", unmeasured(dictionary_pairs(dictionary, words)))
     write_pairs(out / "dev-translations.tsv", one_each(development))
     write_pairs(out / "test-translations.tsv", one_each(held_out)[:1000])

@@ -196,6 +196,20 @@ def _store(found: "Facts", target: Path, dtype: str, as_json: bool) -> None:
         write(f"relative error of a row: {error.mean:.2%} on average, {error.largest:.2%} at most ({error.where})")
 
 
+def _keep_words(found: "Facts", target: Path, words: int, dtype: str | None, as_json: bool) -> None:
+    from qkv.cli.terminal import print_json
+    from qkv.models.folders.own import check_model_target
+    from qkv.models.word2vec.folder import keep_words
+
+    check_model_target(target)
+    target = Path(os.path.expanduser(target))
+    keep_words(found.path, target, words, dtype or found.document["dtype"])
+    if as_json:
+        print_json({"path": str(target), "n_words": words, "width": found.document["width"], "left_out": []})
+        return
+    write(f"{target}: the {words:,} commonest words of {found.path.name}")
+
+
 def convert(
     source: Annotated[
         str,
@@ -239,6 +253,9 @@ def convert(
     layers: Annotated[
         int | None, typer.Option("--layers", metavar="N", help="Keep only the first N layers of a BERT.")
     ] = None,
+    words: Annotated[
+        int | None, typer.Option("--words", metavar="N", help="Keep only the N commonest words of a word2vec folder.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the contents of NEW.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -257,6 +274,7 @@ def convert(
     qkv convert word2vec-folder vectors.bin
     qkv convert vectors.bin word2vec-folder
     qkv convert run small --dtype int8
+    qkv convert qkv-words fewer --words 20000 --dtype int8
 
     Folders of word2vec, NNLM, recurrent language models, ELMo, plain encoders and translators of qkv can be stored in
     8 bits, with a scale for each row of a matrix; the error is printed, and --dtype float32 gives floats again.
@@ -283,6 +301,11 @@ def convert(
     found = describe_model(place)
     changes = (architecture, fold, add_tokens, layers)
     is_own = place.is_dir() and found.model_type in OWN_FORMATS
+    if words is not None:
+        if found.model_type != "word2vec" or not place.is_dir() or any(one is not None for one in changes):
+            raise InputError("--words is for a folder of word2vec, with --dtype or alone.")
+        _keep_words(found, target, words, dtype, as_json)
+        return
     if is_own and dtype is not None and not (target.suffix and LOOKS_UP in found.abilities):
         if any(one is not None for one in changes):
             raise InputError(f"{place} is of a format of qkv: with --dtype leave out the other options.")
