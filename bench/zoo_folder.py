@@ -129,12 +129,19 @@ def read_card(file: Path) -> dict[str, Any]:
     return card
 
 
-def make_folder(card: Mapping[str, Any], runs: Sequence[Path], recipes: Sequence[Path], dtype: str, out: Path) -> None:
+def make_folder(
+    card: Mapping[str, Any],
+    runs: Sequence[Path],
+    recipes: Sequence[Path],
+    dtype: str,
+    out: Path,
+    bits: int | None = None,
+) -> None:
     """Write the folder, whole or not at all; it may take the place of an earlier one."""
     if len(recipes) != len(runs):
         raise InputError(f"{len(runs)} runs have {len(recipes)} recipes: give --recipe for each --run, in order.")
     with replaced_folder(out, _reason_to_keep) as new:
-        _copy_model(runs[-1] / "model", new, dtype)
+        _copy_model(runs[-1] / "model", new, dtype, bits)
         for number, (run, recipe) in enumerate(zip(runs, recipes, strict=True), 1):
             mark = f"-{number}" if number > 1 else ""
             shutil.copyfile(recipe, new / f"{card['name']}{mark}.toml")
@@ -153,11 +160,11 @@ def _reason_to_keep(folder: Path) -> str | None:
     return None if (folder / hub.SUMS).is_file() else "it is no folder of the zoo"
 
 
-def _copy_model(model: Path, new: Path, dtype: str) -> None:
+def _copy_model(model: Path, new: Path, dtype: str, bits: int | None) -> None:
     facts = describe_model(model)
     made = new / "made"
-    if facts.model_type in OWN_FORMATS:
-        rewrite_folder(model, made, dtype)
+    if bits is not None or facts.model_type in OWN_FORMATS:
+        rewrite_folder(model, made, dtype, bits)
     else:
         import torch
 
@@ -340,6 +347,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, action="append", default=[])
     parser.add_argument("--recipe", type=Path, action="append", default=[])
     parser.add_argument("--dtype", choices=("int8", "bfloat16", "float16", "float32"), default="float16")
+    parser.add_argument("--bits", type=int, help="significant bits of each number of a matrix")
     parser.add_argument("--out", type=Path, help="default: the folder of the zoo")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
@@ -352,7 +360,7 @@ def main() -> None:
         else:
             card = read_card(given.card)
             out = given.out or hub.FOLDER / card["name"]
-            make_folder(card, given.run, given.recipe, given.dtype, out)
+            make_folder(card, given.run, given.recipe, given.dtype, out, given.bits)
             print(f"{out}: {_size(out)} of weights; now run: python bench/zoo_folder.py --table")
     except InputError as error:
         sys.exit(f"error: {error}")

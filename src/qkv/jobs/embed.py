@@ -104,7 +104,6 @@ class EmbedConfig:
     teacher_sha256: str | None = None
     teacher_vectors: str | None = None  # a folder in which its vectors are kept for other runs
     relations: float = 0.0  # weight of the teacher's cosines between the texts of a step, beside its vectors
-    alike: int = 1  # texts of a step come in groups of so many that are neighbours by the teacher
     batch: int = 256  # rows of a file a step; of pairs, each is compared with the others
     tokens_at_once: int | None = None  # of a chunk; None: by the device
     max_length: int | None = None  # tokens of a window in training; None: the model's
@@ -125,7 +124,7 @@ class EmbedConfig:
 
     def __post_init__(self) -> None:
         check_known(self, pooling=_POOLINGS)
-        check_least(self, "tokens_at_once", "train_windows", "alike")
+        check_least(self, "tokens_at_once", "train_windows")
         check_least(self, "batch", least=2)
         check_least(self, "max_length", least=8)
         check_shares(self, "dropout", "attention_dropout")
@@ -425,13 +424,7 @@ class EmbedSession:
         def batches(tokens: int) -> EmbedBatches:
             seed, windows = config.train.seed, config.train_windows
             return EmbedBatches(
-                self.train_sources,
-                config.batch,
-                tokens,
-                seed=seed,
-                train_windows=windows,
-                mix=config.mix,
-                alike=config.alike,
+                self.train_sources, config.batch, tokens, seed=seed, train_windows=windows, mix=config.mix
             )
 
         def settings(tokens: int) -> str:
@@ -516,7 +509,6 @@ class EmbedSession:
         self.train_sources[:] = [next(found) for _ in self.train_sources]
         for sets in (self.dev, self.test):
             sets |= {name: next(found) for name in sets}
-        self.batches.draw_orders()
 
     def _vectors_before(self, texts: Sequence[str]) -> TextArray:
         """(E, D) by the model before training."""

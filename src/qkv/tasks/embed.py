@@ -175,14 +175,6 @@ class GroupSource:
             return "teacher"
         return "scores" if self.table.kind == "scores" else "pairs"
 
-    def aims_of(self, groups: Integers) -> TextArray:
-        """(B, D) the teacher's vectors of the first texts of groups."""
-        taught = self.target_of[self.table.anchors[groups]]
-        order = np.argsort(taught)  # a file is read from its beginning to its end
-        found = np.empty((len(taught), self.targets.shape[1]), np.float32)
-        found[order] = self.targets[taught[order]]
-        return found
-
 
 def make_source(table: GroupTable, taught: bool, width: int) -> GroupSource:
     """With a teacher, vectors of zeros take the place of its own until `teach`."""
@@ -194,15 +186,11 @@ def make_source(table: GroupTable, taught: bool, width: int) -> GroupSource:
     return GroupSource(table, np.broadcast_to(np.float16(0), (len(different), width)), place)
 
 
-_POOL = 8_192  # texts among which neighbours are looked for
-
-
 class EmbedBatches:
     """Step → its batch, a pure function of (seed, step). A step has groups of one source.
 
     An epoch has as many steps as all sources need to be read once, drawn among them by their steps to the power `mix`:
-    1 is in proportion, 0 as often each. A source that is read to its end is shuffled again. With `alike`, texts of a
-    teacher come in groups of about so many neighbours by its vectors (`gather_alike`).
+    1 is in proportion, 0 as often each. A source that is read to its end is shuffled again.
     """
 
     def __init__(
@@ -214,19 +202,14 @@ class EmbedBatches:
         seed: int,
         train_windows: int,
         mix: float = 1.0,
-        alike: int = 1,
     ) -> None:
-        self.sources, self.seed, self.train_windows, self.alike = sources, seed, train_windows, alike
+        self.sources, self.seed, self.train_windows = sources, seed, train_windows
         self.groups_per_step, self.tokens_at_once, self.mix = groups_per_step, tokens_at_once, mix
         self.own_steps = [max(1, round(len(source.table) / groups_per_step)) for source in sources]
         self.steps_per_epoch = sum(self.own_steps)
         self.steps_of = share_steps(self.own_steps, mix)
         self.turns = Epochs(self._draw_turns)
-        self.draw_orders()
-
-    def draw_orders(self) -> None:
-        """Forget the orders drawn so far: by `alike` they follow from the teacher's vectors."""
-        self.orders = [Epochs(partial(self._draw_order, number)) for number in range(len(self.sources))]
+        self.orders = [Epochs(partial(self._draw_order, number)) for number in range(len(sources))]
 
     def __call__(self, step: int) -> list[EmbedBatch]:
         epoch, within = divmod(step, self.steps_per_epoch)
@@ -248,24 +231,7 @@ class EmbedBatches:
 
     def _draw_order(self, number: int, epoch: int) -> Integers:
         draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, number, 8)))
-        source = self.sources[number]
-        order = draw.permutation(len(source.table))
-        if self.alike == 1 or source.kind != "teacher":
-            return order
-        pools = np.array_split(order, -(-len(order) // _POOL))
-        return np.concatenate([pool[gather_alike(source.aims_of(pool), self.alike)] for pool in pools])
-
-
-def gather_alike(vectors: TextArray, size: int) -> Integers:
-    """(E, D) unit vectors → (E,) their order, in which neighbours are together: the first E / size are centres, each
-    other vector comes with the nearest of them.
-
-    >>> gather_alike(np.float32([[1, 0], [0, 1], [0, 1], [1, 0]]), 2).tolist()
-    [0, 3, 1, 2]
-    """
-    centres = vectors[: max(1, len(vectors) // size)]
-    found: Integers = np.argsort((vectors @ centres.T).argmax(1), kind="stable")
-    return found
+        return draw.permutation(len(self.sources[number].table))
 
 
 def share_steps(steps: Sequence[int], mix: float) -> list[int]:

@@ -367,12 +367,6 @@ class Tokenizer:
         grown.vocabulary, grown.size = self.vocabulary | vocabulary, len(vocabulary)
         return grown
 
-    def with_first(self, number: int) -> "Tokenizer":
-        """A copy with the first tokens of a vocabulary of words, the special ones among them."""
-        state = json.loads(self.backend.to_str())
-        state["model"]["vocab"] = {token: id for token, id in state["model"]["vocab"].items() if id < number}
-        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), self.kind, segmenter=self.segmenter)
-
     # Text to ids
 
     def encode(self, text: str, pair: str | None = None, special: bool = True) -> Encoded:

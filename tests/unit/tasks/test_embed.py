@@ -197,30 +197,6 @@ def test_both_sides_of_a_translation_learn_the_vector_of_the_first() -> None:
     assert sorted(batch.targets[:6, 0].tolist()) == targets[:, 0].tolist()
 
 
-def test_neighbours_by_the_teacher_come_together() -> None:
-    given = source("texts", count=64)
-    draw = np.random.default_rng(0)
-    topics = np.eye(32)[draw.integers(0, 8, 64)] + 0.01 * draw.normal(size=(64, 32))
-    taught = replace(given, targets=topics.astype(np.float16))
-    topic_of = topics.argmax(1)[taught.target_of[taught.table.anchors]]
-
-    def changes(found: EmbedBatches) -> int:
-        return int((np.diff(topic_of[found.orders[0](0)]) != 0).sum())
-
-    gathered = batches(taught, alike=8)
-    assert changes(gathered) < 35 < 50 < changes(batches(taught))
-    assert sorted(gathered.orders[0](0).tolist()) == list(range(64))
-    assert gathered.orders[0](0).tolist() == batches(taught, alike=8).orders[0](0).tolist()
-    assert gathered.orders[0](1).tolist() != gathered.orders[0](0).tolist()
-    # before the teacher's vectors are there, and after
-    sources = [given]
-    late = EmbedBatches(sources, 8, 10_000, seed=0, train_windows=2, alike=8)
-    late.orders[0](0)
-    sources[0] = taught
-    late.draw_orders()
-    assert late.orders[0](0).tolist() == gathered.orders[0](0).tolist()
-
-
 def test_relations_are_a_divergence_of_neighbours() -> None:
     """By hand: three texts, each with two others."""
     aims = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # the first two are a translation

@@ -13,7 +13,6 @@ Shapes: V words, D width, Q questions, N words of a block, U distinct words of t
 """
 
 import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from torch import Tensor
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import LOOKS_UP, Facts, Loading, Opened
 from qkv.models.folders.hub import known_languages
-from qkv.models.folders.own import WEIGHTS, OwnFolder, read_folder, rewrite_folder, save_folder
+from qkv.models.folders.own import WEIGHTS, OwnFolder, save_folder
 from qkv.models.plain.config import describe_vectors
 from qkv.models.plain.folder import open_below
 from qkv.models.word2vec.files import is_writable, read_vector_file, write_vector_file
@@ -254,21 +253,6 @@ def look_up_tokens(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, 
     table[list(found)] = vectors.vectors[list(found.values())]
     known[list(found)] = True
     return table, known
-
-
-def keep_words(source: Path, target: Path, number: int, dtype: str) -> int:
-    """Write a folder with the first, commonest words of another, and return how many they are."""
-    folder = read_folder(source, MODEL_TYPE)
-    before = len(SPECIAL)
-    if folder.tokenizer.kind != "word" or not 0 < number < folder.tokenizer.size - before:
-        raise InputError(f"{source} has {folder.tokenizer.size - before:,} words: fewer can be kept, not {number:,}.")
-    rows = before + number
-    tokenizer, tensors = folder.tokenizer.with_first(rows), {TABLE: folder.tensors[TABLE][:rows]}
-    config, record = folder.config | {"vocabulary_size": rows}, folder.record | {"words": number}
-    with tempfile.TemporaryDirectory(dir=target.resolve().parent) as room:
-        save_folder(Path(room) / "words", MODEL_TYPE, config, tensors, tokenizer, record)
-        rewrite_folder(Path(room) / "words", target, dtype)
-    return number
 
 
 def _is_token(word: str) -> bool:
