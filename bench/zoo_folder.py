@@ -1,6 +1,6 @@
 """Make a folder of the zoo from runs: weights, card, licence, recipes, logs, reports, and SHA256SUMS over all of them.
 
-    python bench/zoo_folder.py bench/zoo_cards/qkv-words.toml --run run --recipe qkv-words.toml --dtype int8
+    python bench/zoo_folder.py bench/zoo_cards/qkv-words.toml --run run --recipe qkv-words.toml --dtype int8 --bits 6
     python bench/zoo_folder.py --table       # the table of docs/zoo.md and docs/zoo.zh.md, from the folders
 
 A model that was trained in parts has several --run and --recipe, in order; its weights are those of the last. The words
@@ -86,6 +86,17 @@ SOURCES = {
         "CMRC 2018, questions and passages, training part",
         "CC BY-SA 4.0",
         "questions and passages of CMRC 2018 (Cui et al. 2019), licensed under CC BY-SA 4.0",
+    ),
+    "cedict": Source(
+        "CC-CEDICT, Chinese words and what they mean in English",
+        "CC BY-SA 4.0, published by MDBG",
+        "entries of CC-CEDICT (https://cc-cedict.org), published by MDBG, licensed under CC BY-SA 4.0. Words were "
+        "selected, and their first explanations shortened",
+    ),
+    "made": Source(
+        "scenes, headlines and requests in both languages, made by a grammar of qkv",
+        "Apache-2.0",
+        "sentences that the grammar of qkv's bench/zoo_made.py (Apache License 2.0) makes",
     ),
     "minilm": Source(
         "vectors of all-MiniLM-L6-v2, as a teacher",

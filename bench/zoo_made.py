@@ -5,9 +5,7 @@ drawn, so that many sentences differ in one word only, and a teacher tells how m
 taken from a set that models are measured by. bench/zoo_texts.py writes the pairs.
 """
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from random import Random
 
 
@@ -882,59 +880,3 @@ def made_pairs(number: int, draw: Random) -> Iterator[tuple[str, str]]:
         if pair[0] not in seen:
             seen.add(pair[0])
             yield pair
-
-
-# Word for word
-
-
-def learn_lexicon(pairs: Sequence[tuple[str, list[str]]], least: int = 4, dice: float = 0.2) -> dict[str, str]:
-    """English words and the Chinese word that comes with each most often, by the coefficient of Dice, of sentences and
-    their segmented translations."""
-    english: Counter[str] = Counter()
-    chinese: Counter[str] = Counter()
-    both: Counter[tuple[str, str]] = Counter()
-    for sentence, words in pairs:
-        ours, theirs = set(WORD.findall(sentence.lower())), {word for word in words if HAN.fullmatch(word)}
-        english.update(ours)
-        chinese.update(theirs)
-        both.update((one, other) for one in ours for other in theirs)
-    best: dict[str, tuple[float, str]] = {}
-    for (one, other), number in both.items():
-        share = 2 * number / (english[one] + chinese[other])
-        if number >= least and share >= dice and share > best.get(one, (0.0, ""))[0]:
-            best[one] = share, other
-    return {one: other for one, (_, other) in best.items()}
-
-
-def look_up(word: str, lexicon: Mapping[str, str]) -> str | None:
-    """The Chinese of an English word or of its stem."""
-    stems = [word]
-    for end, others in (("ies", "y"), ("es", ""), ("s", ""), ("ing", "/e"), ("ed", "/e"), ("ly", ""), ("er", "")):
-        if word.endswith(end) and len(word) - len(end) >= 3:
-            stem = word.removesuffix(end)
-            stems += [stem + other for other in others.split("/")] if others else [stem]
-            stems += [stem[:-1]] if len(stem) > 3 and stem[-1] == stem[-2] else []
-    return next((lexicon[stem] for stem in stems if stem in lexicon), None)
-
-
-def word_for_word(sentence: str, lexicon: Mapping[str, str]) -> str | None:
-    """The sentence with its words in Chinese, in their order, without articles and the like; None if too few are known.
-
-    >>> word_for_word("A dog eats the two apples.", {"dog": "狗", "eat": "吃", "apple": "苹果", "two": "两"})
-    '狗吃两苹果。'
-    """
-    found: list[str] = []
-    known = 0
-    words = [word for word in WORD.findall(sentence) if word.lower() not in WITHOUT]
-    for word in words:
-        chinese = look_up(word.lower(), lexicon)
-        known += chinese is not None
-        found.append(chinese or (f" {word} " if word[0].isupper() or word.isdigit() else ""))
-    if len(words) < 3 or known < 0.7 * len(words):
-        return None
-    return " ".join("".join(found).split()) + ("？" if sentence.endswith("?") else "。")
-
-
-WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?|\d+")
-HAN = re.compile(r"[\u4e00-\u9fff]+")
-WITHOUT = frozenset("a an the of to be been being am is are was were do does did it's that which as by for's".split())

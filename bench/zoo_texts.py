@@ -22,7 +22,6 @@ import gzip
 import hashlib
 import json
 import lzma
-import math
 import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -30,7 +29,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from zoo_made import learn_lexicon, made_pairs, word_for_word
+from zoo_made import made_pairs
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGLISH_END = re.compile(r'(?<=[.!?])\s+(?=[A-Z"“])')
@@ -224,26 +223,6 @@ def dictionary_pairs(file: Path, words: set[str]) -> Iterator[Pair]:
             yield Pair(" ".join(text.split())[:120], word)
 
 
-def lexicon_of(dictionary: Path, ranks: dict[str, int], trained: list[Pair]) -> dict[str, str]:
-    """English words in Chinese: as Tatoeba has them where it has them often, else the commonest word that the
-    dictionary explains so."""
-    import rjieba
-
-    best: dict[str, tuple[float, str]] = {}
-    with gzip.open(dictionary, "rt", encoding="utf-8") as lines:
-        for entry in filter(None, map(ENTRY.match, lines)):
-            word, _, explained = entry.groups()
-            if word not in ranks or not WORD.fullmatch(word):
-                continue
-            for place, one in enumerate(re.split(r"[/;]", explained)):
-                plain = re.sub(r"\([^)]*\)", "", one).strip().removeprefix("to ").removeprefix("a ").lower()
-                if plain.isascii() and plain.isalpha():
-                    cost = math.log(ranks[word] + 1) + 1.5 * place
-                    best[plain] = min(best.get(plain, (math.inf, "")), (cost, word))
-    learned = learn_lexicon([(pair.first, rjieba.cut(pair.second)) for pair in trained])
-    return {one: word for one, (_, word) in best.items()} | learned
-
-
 def measured_texts(data: Path) -> set[str]:
     """Texts of STS-B and of the ten intents, by which vectors are measured."""
     found = set()
@@ -294,12 +273,8 @@ def make_sentences(data: Path, out: Path, draw: Random, dictionary: Path | None)
     write_pairs(out / "paraphrases.tsv", unmeasured([*others_of(trained, 1), *others_of(trained, 0)]))
     write_pairs(out / "made.tsv", unmeasured(made_pairs(60_000, Random(1))))
     if dictionary is not None:
-        words = (ROOT / "src/qkv/zoo/qkv-words/vocab.txt").read_text(encoding="utf-8").split("\n")[:45_000]
-        write_pairs(out / "dictionary.tsv", unmeasured(dictionary_pairs(dictionary, set(words))))
-        lexicon = lexicon_of(dictionary, {word: number for number, word in enumerate(words)}, trained)
-        glossed = ((text, word_for_word(text, lexicon)) for text in texts)
-        pairs = unmeasured((text, chinese) for text, chinese in glossed if chinese is not None)
-        write_pairs(out / "glossed.tsv", pairs[:100_000])
+        words = set((ROOT / "src/qkv/zoo/qkv-words/vocab.txt").read_text(encoding="utf-8").split("\n")[:45_000])
+        write_pairs(out / "dictionary.tsv", unmeasured(dictionary_pairs(dictionary, words)))
     write_pairs(out / "dev-translations.tsv", one_each(development))
     write_pairs(out / "test-translations.tsv", one_each(held_out)[:1000])
 
