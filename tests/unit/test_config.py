@@ -8,6 +8,7 @@ import pytest
 
 from qkv.config import JobSettings, Requested, merge, override, read_toml, to_toml
 from qkv.errors import InputError
+from qkv.jobs.embed import resolve_embed_settings
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,15 @@ def test_none_in_any_case_is_not_a_length(written: str, tmp_path: Path) -> None:
     given = Requested(recipe, {"train.steps": 9}, [f"train.minutes={written}"])
     assert given.typed == {"train.steps": 9} and given.written == {"train.steps": 7}
     assert JobSettings(Run()).resolve(given).train == Train(steps=9)
+
+
+def test_steps_of_a_recipe_are_not_overruled_by_default_epochs(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("train.steps = 7\n")
+    assert (found := resolve_embed_settings(Requested(recipe))).epochs is None and found.train.steps == 7
+    assert resolve_embed_settings(Requested(recipe, {"epochs": 2.0})).epochs == 2.0
+    recipe.write_text("epochs = 3.0\ntrain.steps = 7\n")  # as in the config of a run, in which the epochs decide
+    assert resolve_embed_settings(Requested(recipe)).epochs == 3.0
 
 
 @pytest.mark.parametrize(

@@ -208,15 +208,17 @@ _DTYPES = ("float32", "bfloat16", "float16")
 _STORED = (*_DTYPES, "int8")
 
 
-def _store(found: "Facts", target: Path, dtype: str, as_json: bool) -> None:
+def _store(found: "Facts", target: Path, dtype: str, bits: int | None, as_json: bool) -> None:
     """Write a folder with its weights as another type, and print the error."""
     from qkv.cli.terminal import print_json
     from qkv.models.folders.own import check_model_target, rewrite_folder
 
     check_model_target(target)
     target = Path(os.path.expanduser(target))
-    error = rewrite_folder(found.path, target, dtype)
-    facts = {"path": str(target), "architecture": found.model_type, "parameters": found.document["parameters"]}
+    error = rewrite_folder(found.path, target, dtype, bits)
+    count = found.document["parameters"]
+    total = count["total"] if isinstance(count, dict) else count
+    facts = {"path": str(target), "architecture": found.model_type, "parameters": total}
     if as_json:
         print_json({**facts, "dtype": dtype, "largest_error": error.largest, "mean_error": error.mean})
         return
@@ -265,6 +267,17 @@ def convert(
             "it begins.",
         ),
     ] = None,
+    bits: Annotated[
+        int | None,
+        typer.Option(
+            "--bits",
+            metavar="N",
+            min=2,
+            max=8,
+            help="With --dtype: keep N significant bits of each number of a matrix. The file is as large, and packs "
+            "smaller.",
+        ),
+    ] = None,
     layers: Annotated[
         int | None, typer.Option("--layers", metavar="N", help="Keep only the first N layers of a BERT.")
     ] = None,
@@ -285,7 +298,7 @@ def convert(
     qkv convert qkv-mini half --layers 6 --architecture BertModel
     qkv convert word2vec-folder vectors.bin
     qkv convert vectors.bin word2vec-folder
-    qkv convert run small --dtype int8
+    qkv convert run small --dtype int8 --bits 6
 
     Folders of word2vec, NNLM, recurrent language models, ELMo, plain encoders and translators of qkv can be stored in
     8 bits, with a scale for each row of a matrix; the error is printed, and --dtype float32 gives floats again.
@@ -312,10 +325,17 @@ def convert(
     found = describe_model(place)
     changes = (architecture, fold, add_tokens, layers)
     is_own = place.is_dir() and found.model_type in OWN_FORMATS
+    if bits is not None:
+        if dtype is None or not place.is_dir() or target.suffix or any(one is not None for one in changes):
+            raise InputError("--bits is for a folder, with --dtype and no other change: convert it in two steps.")
+        if dtype == "int8" and not is_own:
+            raise InputError(f"{place} holds {found.about.en}: --bits goes with --dtype bfloat16 there, not with int8.")
+        _store(found, target, dtype, bits, as_json)
+        return
     if is_own and dtype is not None and not (target.suffix and LOOKS_UP in found.abilities):
         if any(one is not None for one in changes):
             raise InputError(f"{place} is of a format of qkv: with --dtype leave out the other options.")
-        _store(found, target, dtype, as_json)
+        _store(found, target, dtype, bits, as_json)
         return
     if LOOKS_UP in found.abilities:
         if any(one is not None for one in (dtype, *changes)):
@@ -337,7 +357,7 @@ def convert(
     check_model_target(target)
     opened = open_model(place, Loading(getattr(torch, dtype or stored)))
     if opened.write is None and dtype is not None and all(one is None for one in changes):
-        _store(found, target, dtype, as_json)
+        _store(found, target, dtype, bits, as_json)
         return
     for note in opened.notes:
         say(f"note: {note}")

@@ -31,8 +31,10 @@ from qkv.data.pairs.groups import (
     GroupFile,
     check_scores_differ,
     drop_known,
+    encode_texts,
     files_of,
     hold_out_groups,
+    make_rows,
     make_table,
     pin_columns,
     read_groups,
@@ -57,12 +59,12 @@ from qkv.tasks.embed import (
     GroupSource,
     SentenceEncoder,
     SetScore,
-    Teacher,
+    TextArray,
     make_source,
     score_vectors,
-    teach,
     vectors_of_rows,
 )
+from qkv.tasks.teacher import Teacher, teach
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.distributed import current_world
@@ -101,6 +103,8 @@ class EmbedConfig:
     model_sha256: str | None = None
     teacher: str | None = None  # a model whose vectors are learned
     teacher_sha256: str | None = None
+    teacher_vectors: str | None = None  # a folder in which its vectors are kept for other runs
+    relations: float = 0.0  # weight of the teacher's cosines between the texts of a step, beside its vectors
     batch: int = 256  # rows of a file a step; of pairs, each is compared with the others
     tokens_at_once: int | None = None  # of a chunk; None: by the device
     max_length: int | None = None  # tokens of a window in training; None: the model's
@@ -127,6 +131,8 @@ class EmbedConfig:
         check_shares(self, "dropout", "attention_dropout")
         if not self.scale > 0:
             raise InputError(f"scale must be more than 0, not {self.scale}.")
+        if not self.relations >= 0:
+            raise InputError(f"relations is a weight of 0 or more, not {self.relations}.")
         if not 0 <= self.mix <= 1:
             raise InputError(f"mix is from 0 (files as often each) to 1 (in proportion), not {self.mix}.")
         if self.epochs is not None and not self.epochs > 0:
@@ -350,14 +356,17 @@ def open_student(folder: Path) -> Opened:
     return opened
 
 
-def open_teacher(folder: Path, device: torch.device, precision: str) -> Teacher:
+def open_teacher(config: EmbedConfig, device: torch.device) -> Teacher:
     from qkv.models.family import Loading
 
+    assert config.teacher is not None
+    folder, precision = Path(config.teacher), config.train.precision
     opened = open_model(folder, Loading(PRECISIONS[precision], device))
     opened.ability(ENCODES)
     if foreign := opened.sentence.foreign:
         raise InputError(f"{folder} pools with {foreign}, which qkv does not do: it cannot be a teacher.")
-    return Teacher(opened, device, _AT_ONCE.get(device.type, _AT_ONCE_ELSEWHERE))
+    key = f"{config.teacher_sha256} {precision} {device.type}"
+    return Teacher(opened, device, _AT_ONCE.get(device.type, _AT_ONCE_ELSEWHERE), key)
 
 
 def build_student(config: EmbedConfig, opened: Opened) -> SentenceEncoder:
@@ -383,9 +392,7 @@ class EmbedSession:
             if config.teacher is not None:
                 check_folder_sha256(locate(config.teacher), config.teacher_sha256)
         self.opened = open_student(Path(config.model))
-        self.teacher = (
-            None if config.teacher is None else open_teacher(Path(config.teacher), self.device, config.train.precision)
-        )
+        self.teacher = None if config.teacher is None else open_teacher(config, self.device)
         config = _resolve_reading(config, self.opened, tell)
         data = read_training_texts(config, tell if begins else Silent().message)
         self.faults, self.files = [*data.faults], data
@@ -446,7 +453,7 @@ class EmbedSession:
         smaller = [size >> halvings for halvings in range(1, 16) if size >> halvings >= 64]
         job = Job(
             model=model,
-            objective=EmbedObjective(config.scale, config.widths, config.width_weights),
+            objective=EmbedObjective(config.scale, config.widths, config.width_weights, config.relations),
             batches=self.batches,
             out=self.out,
             evaluate=self.evaluation if self.dev else None,
@@ -500,12 +507,33 @@ class EmbedSession:
         assert self.teacher is not None
         (self.out / "vectors").mkdir(exist_ok=True)
         every = [*self.train_sources, *self.dev.values(), *self.test.values()]
-        width, turn = self.opened.ability(TAKES_HEAD).sizes.width, bool(self.config.widths)
+        config, takes = self.config, self.evaluation.takes
+        kept_in = None if config.teacher_vectors is None else Path(config.teacher_vectors)
+        if kept_in is not None:
+            kept_in.mkdir(parents=True, exist_ok=True)
         with memory_for(self.device, "computing the teacher's vectors"), current_world().main_first():
-            found = iter(teach(every, self.teacher, self.out / "vectors", width, turn, self.progress.message))
+            taught = teach(
+                every,
+                self.teacher,
+                self.out / "vectors",
+                takes.sizes.width,
+                config.widths,
+                self._vectors_before,
+                self.progress.message,
+                kept_in,
+            )
+        found = iter(taught)
         self.train_sources[:] = [next(found) for _ in self.train_sources]
         for sets in (self.dev, self.test):
             sets |= {name: next(found) for name in sets}
+
+    def _vectors_before(self, texts: Sequence[str]) -> TextArray:
+        """(E, D) by the model before training."""
+        takes, pooling = self.evaluation.takes, self.evaluation.student.pooling
+        model = build_student(self.config, self.opened).to(self.device).eval()
+        rows = make_rows(encode_texts(texts, takes.tokenizer), takes.tokenizer, takes.sizes.max_length)
+        encodes = Encodes(model.network, takes.tokenizer, takes.sizes)
+        return vectors_of_rows(encodes, model.hidden, rows, pooling, self.device, self.at_once).vectors
 
     def stop(self, outcome: Outcome) -> None:
         sessions = Sessions.of(self.out).ended(outcome, self.began, self.device)
@@ -592,6 +620,8 @@ def _pin(config: EmbedConfig) -> EmbedConfig:
     if config.teacher is None:
         return config
     teacher = locate(config.teacher).resolve()
+    if config.teacher_vectors is not None:
+        config = replace(config, teacher_vectors=str(Path(config.teacher_vectors).expanduser().resolve()))
     return replace(config, teacher=str(teacher), teacher_sha256=folder_sha256(teacher))
 
 
@@ -627,6 +657,7 @@ def _public(config: EmbedConfig) -> dict[str, Any]:
     found = asdict(config)
     found["model"] = shown_name(config.model)
     found["teacher"] = None if config.teacher is None else shown_name(config.teacher)
+    found["teacher_vectors"] = None
     for file in _names_of_files(config.data):
         found["data"]["columns"] = [one.replace(f"{file}:", f"{Path(file).name}:") for one in found["data"]["columns"]]
     for name in ("train", "parallel", "dev", "test"):

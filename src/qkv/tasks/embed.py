@@ -11,9 +11,9 @@ once, in the window where it is further from an edge (data/windows.py). Similari
               the scores; a squared error of cosines would need the scores between −1 and 1 and pull the cosine of
               unrelated texts to a number that nobody measured.
     teacher   1 − cos with the vector of a teacher (Reimers and Gurevych 2020); both sides of a translation learn the
-              vector that the teacher gives the first. A wider teacher is brought to the student's width by principal
-              components of its own vectors, which keep most of every cosine; a narrower one is followed by zeros. So
-              nothing is learned that would have to be thrown away, and the first numbers matter most.
+              vector that the teacher gives the first (how it gets the student's width: tasks/teacher.py). With
+              `relations`, also the divergence of each text's neighbours in the step from those that it has by the
+              teacher's cosines: a distance from the aim that is the same for two texts does no harm to their cosine.
 
 With `widths` (Kusupati et al. 2022, Matryoshka) the same loss is taken of the first numbers of each vector, too.
 
@@ -27,7 +27,6 @@ D width.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -38,14 +37,12 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from qkv.data.batch import Batch, Epochs, Integers, Watch, pin, plan_batches, watched
-from qkv.data.pairs.groups import GroupTable, encode_texts, make_rows
+from qkv.data.pairs.groups import GroupTable
 from qkv.data.windows import Rows
-from qkv.errors import InputError
-from qkv.files import replaced_file
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.metrics.numbers import number_intervals, retrieval_figures, retrieval_intervals, spearman
 from qkv.models.encoder import WithHeads
-from qkv.models.family import ENCODES, Encodes, Opened
+from qkv.models.family import Encodes
 from qkv.train.device import seed_draws
 from qkv.train.distributed import current_world, divide
 from qkv.train.loop import Term, step_seed
@@ -197,6 +194,16 @@ class GroupSource:
         if self.targets is not None:
             return "teacher"
         return "scores" if self.table.kind == "scores" else "pairs"
+
+
+def make_source(table: GroupTable, taught: bool, width: int) -> GroupSource:
+    """With a teacher, vectors of zeros take the place of its own until `teach`."""
+    if not taught or table.kind not in ("texts", "translations"):
+        return GroupSource(table)
+    different, _ = np.unique(table.anchors, return_inverse=True)
+    place = np.zeros(len(table.texts), np.int64)
+    place[different] = np.arange(len(different))
+    return GroupSource(table, np.broadcast_to(np.float16(0), (len(different), width)), place)
 
 
 class EmbedBatches:
@@ -418,11 +425,27 @@ def rank_cosines(cosines: Tensor, scores: Tensor, scale: float) -> tuple[Tensor,
     return loss, ((gaps < 0) & higher).sum() / higher.sum().clamp(min=1)
 
 
+def relate(vectors: Tensor, aims: Tensor, scale: float) -> Tensor:
+    """(B, D) and (B, W) unit vectors of the student and the teacher → (B,) how far their neighbours differ.
+
+    Of each text, the Kullback–Leibler divergence of the softmax of its cosines with the others, times the scale. Two
+    sides of a translation have one aim: each is to have the other as its nearest, as in `contrast`, but texts that the
+    teacher finds alike are not pushed apart.
+    """
+    own = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+    logits, goals = (
+        (scale * unit @ unit.T).masked_fill(own, torch.finfo(torch.float32).min).log_softmax(1)
+        for unit in (vectors, aims)
+    )
+    return (goals.exp() * (goals - logits)).masked_fill(own, 0.0).sum(1)
+
+
 @dataclass(frozen=True)
 class EmbedObjective:
     scale: float = 20.0  # of cosines: the inverse of a temperature
     widths: tuple[int, ...] = ()  # numbers of a vector whose beginning is trained beside the whole
     width_weights: tuple[float, ...] = ()  # of their losses, the whole counts 1; (): 1 each
+    relations: float = 0.0  # weight of the teacher's cosines between the texts of a step
     weights: Mapping[str, float] = field(default_factory=lambda: {"pairs": 1.0, "scores": 1.0, "teacher": 1.0})
 
     def counts(self, batch: EmbedBatch) -> dict[str, int]:
@@ -452,7 +475,10 @@ class EmbedObjective:
             aims = functional.normalize(targets, dim=-1)
             near = first @ aims.T  # (B, B)
             own = near.diagonal()
-            return Term((1 - own).sum(), (own >= near.amax(1) - 1e-6).sum())
+            losses = 1 - own
+            if self.relations:
+                losses = losses + self.relations * relate(first, aims, self.scale)
+            return Term(losses.sum(), (own >= near.amax(1) - 1e-6).sum())
         second = unit[batch.positives]
         if batch.kind == "scores":
             loss, right = rank_cosines((first * second).sum(1), batch.scores, self.scale)
@@ -460,105 +486,6 @@ class EmbedObjective:
         same = (batch.same[places] for places in (batch.anchors, batch.positives, batch.negatives))
         losses, correct = contrast(first, second, unit[batch.negatives], comparable(*same), self.scale)
         return Term(losses.sum(), correct.sum())
-
-
-# A teacher's vectors
-
-
-@dataclass(frozen=True)
-class Teacher:
-    opened: Opened
-    device: torch.device
-    tokens: int  # of a batch
-
-    @property
-    def width(self) -> int:
-        return self.opened.ability(ENCODES).sizes.width
-
-    def write(self, texts: Sequence[str], file: Path) -> NDArray[np.float16]:
-        """(texts, width) into a file that is mapped and not loaded."""
-        encodes, pooling = self.opened.ability(ENCODES), self.opened.sentence.pooling or "mean"
-        with replaced_file(file) as part:
-            found = np.lib.format.open_memmap(part, "w+", np.float16, (len(texts), self.width))
-            for begin in range(0, len(texts), 65_536):
-                chunk = texts[begin : begin + 65_536]
-                ids = encode_texts(chunk, encodes.tokenizer)
-                for text, row in zip(chunk, ids, strict=True):
-                    if not len(row):
-                        raise InputError(f"The teacher reads nothing in {text[:40]!r}. Leave this text out.")
-                rows = make_rows(ids, encodes.tokenizer, encodes.sizes.max_length)
-                vectors = vectors_of_rows(encodes, encodes.hidden, rows, pooling, self.device, self.tokens)
-                found[begin : begin + len(chunk)] = scale_to_unit(vectors.vectors)
-            found.flush()
-            del found
-        return np.load(file, mmap_mode="r")
-
-
-def fit_width(vectors: Sequence[NDArray[np.float16]], width: int, sample: int = 65_536) -> tuple[TextArray, float]:
-    """The matrix (W, D) that takes a teacher's vectors of width W to `width`, and the share of their squares it keeps.
-
-    The principal directions of a sample, without centring, so that cosines stay as near as they can; a narrower teacher
-    is turned, and zeros follow.
-    """
-    every = max(1, sum(map(len, vectors)) // sample)
-    rows = np.concatenate([np.asarray(one[::every], np.float64) for one in vectors])
-    values, directions = np.linalg.eigh(rows.T @ rows)  # ascending
-    directions = directions[:, ::-1][:, :width]
-    directions = directions * np.where(directions.sum(0) < 0, -1.0, 1.0)  # signs are free: fix them
-    kept = float(values[::-1][:width].sum() / values.sum())
-    padded = np.zeros((rows.shape[1], width), np.float32)
-    padded[:, : directions.shape[1]] = directions
-    return padded, kept
-
-
-def teach(
-    sources: Sequence[GroupSource], teacher: Teacher, folder: Path, width: int, turn: bool, tell: Callable[[str], None]
-) -> list[GroupSource]:
-    """The sources with the teacher's vectors, computed or read from the folder; `turn`: the first numbers are to matter
-    most."""
-    files = [folder / f"targets-{number}.npy" for number in range(len(sources))]
-    taught = [number for number, source in enumerate(sources) if source.targets is not None]
-    if not all(files[number].is_file() for number in taught):
-        texts = {number: _taught_texts(sources[number].table) for number in taught}
-        total = sum(map(len, texts.values()))
-        tell(f"computing {total:,} vectors of the teacher {teacher.opened.path.name} (width {teacher.width})")
-        raw = {number: teacher.write(texts[number], folder / f"teacher-{number}.npy") for number in taught}
-        if teacher.width == width and not turn:
-            for number in taught:
-                (folder / f"teacher-{number}.npy").rename(files[number])
-        else:
-            matrix, kept = fit_width(list(raw.values()), width)
-            tell(
-                f"the teacher's {teacher.width} numbers become {width} by principal components, which keep "
-                f"{100 * kept:.1f} % of their squares"
-            )
-            for number in taught:
-                with replaced_file(files[number]) as part:
-                    found = np.lib.format.open_memmap(part, "w+", np.float16, (len(raw[number]), width))
-                    for begin in range(0, len(found), 65_536):
-                        rows = np.asarray(raw[number][begin : begin + 65_536], np.float32)
-                        found[begin : begin + 65_536] = scale_to_unit(rows @ matrix)
-                    found.flush()
-                    del found
-                (folder / f"teacher-{number}.npy").unlink()
-    return [
-        replace(source, targets=np.load(files[number], mmap_mode="r")) if number in taught else source
-        for number, source in enumerate(sources)
-    ]
-
-
-def _taught_texts(table: GroupTable) -> list[str]:
-    return [table.texts[number] for number in np.unique(table.anchors).tolist()]
-
-
-def make_source(table: GroupTable, taught: bool, width: int) -> GroupSource:
-    """With a teacher, vectors of zeros take the place of its own until `teach`."""
-    if not taught or table.kind not in ("texts", "translations"):
-        return GroupSource(table)
-    different, _ = np.unique(table.anchors, return_inverse=True)
-    place = np.zeros(len(table.texts), np.int64)
-    place[different] = np.arange(len(different))
-    return GroupSource(table, np.broadcast_to(np.float16(0), (len(different), width)), place)
 
 
 # Evaluation

@@ -1,5 +1,6 @@
 """Objectives of sentence vectors: worked examples, chunks that are recomputed, batches as functions of the step."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from qkv.tasks.embed import (
     SentenceEncoder,
     comparable,
     contrast,
-    fit_width,
     make_source,
     rank_cosines,
+    relate,
     retrieval_ranks,
     score_vectors,
     share_steps,
@@ -196,18 +197,31 @@ def test_both_sides_of_a_translation_learn_the_vector_of_the_first() -> None:
     assert sorted(batch.targets[:6, 0].tolist()) == targets[:, 0].tolist()
 
 
-def test_a_teacher_of_another_width() -> None:
-    draw = np.random.default_rng(0)
-    narrow = draw.normal(size=(500, 8)).astype(np.float16)
-    wide = (narrow.astype(np.float32) @ draw.normal(size=(8, 48))).astype(np.float16)
-    matrix, kept = fit_width([wide], 32)
-    assert matrix.shape == (48, 32) and kept > 0.999  # they lie in 8 directions
-    turned = wide.astype(np.float32) @ matrix
-    assert np.abs(turned[:, 8:]).max() < 0.05 * np.abs(turned).max()
-    assert np.allclose(turned @ turned.T, wide.astype(np.float32) @ wide.astype(np.float32).T, rtol=1e-2, atol=1.0)
-    matrix, kept = fit_width([narrow], 32)
-    assert matrix.shape == (8, 32) and kept == pytest.approx(1.0)
-    assert np.allclose(matrix @ matrix.T, np.eye(8), atol=1e-5)
+def test_relations_are_a_divergence_of_neighbours() -> None:
+    """By hand: three texts, each with two others."""
+    aims = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])  # the first two are a translation
+    assert torch.allclose(relate(aims, aims, 5.0), torch.zeros(3))
+    turned = aims @ torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    assert torch.allclose(relate(turned, aims, 5.0), torch.zeros(3), atol=1e-6)  # directions do not matter, cosines do
+    wrong = aims[[0, 2, 1]]
+    near = math.exp(2) / (math.exp(2) + 1)  # with scale 2: cosine 1 beside cosine 0
+    apart = near * math.log(near / (1 - near)) + (1 - near) * math.log((1 - near) / near)
+    found = relate(wrong, aims, 2.0)
+    assert found[0].item() == pytest.approx(apart, rel=1e-5) and (found > 0).all()
+    wrong = wrong.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(relate(wrong, aims, 2.0).sum(), wrong)
+    assert slope.isfinite().all() and slope.abs().sum() > 0
+
+
+def test_relations_are_added_to_the_cosine_with_the_teacher() -> None:
+    file = GroupFile("a", "translations", tuple(groups("pairs", 6)), (), "")
+    given = make_source(make_table(file, make_tokenizer(), 16), taught=True, width=32)
+    targets = np.random.default_rng(0).normal(size=(6, 32)).astype(np.float16)
+    batch = batches(GroupSource(given.table, targets, given.target_of))(0)[0]
+    vectors = torch.randn(len(batch.begins), 32, generator=torch.Generator().manual_seed(0))
+    plain, related = (EmbedObjective(relations=weight).loss(vectors, batch).loss for weight in (0.0, 0.5))
+    unit, aims = (torch.nn.functional.normalize(one, dim=-1) for one in (vectors[batch.anchors], batch.targets))
+    assert related.item() == pytest.approx((plain + 0.5 * relate(unit, aims, 20.0).sum()).item(), rel=1e-5)
 
 
 def test_retrieval_counts_ties_against_the_model() -> None:

@@ -372,9 +372,10 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> OwnFolder:
     return OwnFolder(folder, model_type, config, stored, LazyTensors(stored), tokenizer, record)
 
 
-def rewrite_folder(source: Path, target: Path, dtype: str) -> StorageError:
+def rewrite_folder(source: Path, target: Path, dtype: str, bits: int | None = None) -> StorageError:
     """Write a folder again with its weights as another type, atomically; return the error that this adds. int8 is for
-    OWN_FORMATS alone. Files that are no part of a model, such as the log of a model of the zoo, are left out."""
+    OWN_FORMATS alone. `bits`: significant ones of each number of a matrix. Files that are no part of a model, such as
+    the log of a model of the zoo, are left out."""
     with reading(source):
         weights = open_weights(source)
         files = {
@@ -387,7 +388,7 @@ def rewrite_folder(source: Path, target: Path, dtype: str) -> StorageError:
         config = read_object(source / CONFIG)
         if named := [name for name in ("dtype", "torch_dtype") if name in config]:  # of a folder of transformers
             files[CONFIG] = to_json(config | dict.fromkeys(named, dtype)).encode()
-        tensors, error = encode_tensors(join_scales(weights.tensors), dtype)
+        tensors, error = encode_tensors(join_scales(weights.tensors), dtype, bits)
     write_folder(target, files, tensors, below=[name.partition("/")[0] for name in files if "/" in name])
     return error
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import qkv
 from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.models.folders.own import collect_facts, rewrite_folder
-from qkv.models.folders.weights import encode_rows, encode_tensors, join_scales, read_header
+from qkv.models.folders.weights import encode_rows, encode_tensors, join_scales, read_header, round_to_bits
 from qkv.models.table import describe_model, open_model
 from tests.golden.golden import MODELS
 from tests.stories.test_bad_input import fails
@@ -42,6 +43,29 @@ def test_no_number_is_off_by_more_than_half_a_step(shape: tuple[int, ...]) -> No
     assert (codes.flatten(1).abs().amax(1)[largest > 0] == 127).all(), "so that a row with a vector keeps one"
     again, same = encode_rows(found)
     assert torch.equal(again, codes) and torch.allclose(same, scale, rtol=1e-6)
+
+
+def test_fewer_bits_have_fewer_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exact = rows(9, 33)
+    codes, scale = encode_rows(exact, 6)
+    assert codes.abs().max() == 31 and ((codes * scale[:, None] - exact).abs() <= scale[:, None] * 0.501).all()
+    rounded = round_to_bits(exact, 6)
+    assert ((rounded - exact).abs() <= exact.abs() / 64).all() and torch.equal(round_to_bits(rounded, 6), rounded)
+    assert torch.equal(rounded.bfloat16().float(), rounded)
+    for name, dtype in (("word2vec", "int8"), ("bert", "bfloat16")):
+        new, plain = tmp_path / name, tmp_path / f"{name}-8"
+        for target, more in ((plain, ()), (new, ("--bits", "5"))):
+            assert main(["convert", str(MODELS / name), str(target), "--dtype", dtype, *more]) == 0
+        assert (new / WEIGHTS).stat().st_size == (plain / WEIGHTS).stat().st_size
+        packed = [len(zlib.compress((one / WEIGHTS).read_bytes())) for one in (new, plain)]
+        assert packed[0] < 0.95 * packed[1]
+        before, after = answer(plain), answer(new)
+        assert 0 < float((after - before).norm() / before.norm()) < 0.1
+    capsys.readouterr()
+    for words in (["--bits", "5"], ["--bits", "5", "--dtype", "bfloat16", "--layers", "1"]):
+        assert "convert it in two steps" in fails(capsys, "convert", MODELS / "bert", tmp_path / "x", *words)
+    told = fails(capsys, "convert", MODELS / "bert", tmp_path / "x", "--bits", "5", "--dtype", "int8")
+    assert "--bits goes with --dtype bfloat16 there" in told
 
 
 def test_the_error_that_is_reported(tmp_path: Path) -> None:
