@@ -69,3 +69,13 @@ def test_every_side_of_search_finds_the_same(tmp_path: Path) -> None:
     found = json.loads(out.read_text(encoding="utf-8"))
     assert {(one["queries"], one["side"]) for one in found} >= set(itertools.product((1, 3), ("numpy", "qkv")))
     assert all(one["recall"] >= 0.8 for one in found)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="gloo over loopback, as on Unix")
+def test_every_side_of_scale_runs(tmp_path: Path) -> None:
+    out = tmp_path / "found.json"
+    few = ["--tiny", "--rounds", "1", "--steps", "1", "--rows", "4", "--longest", "16", "--json", str(out)]
+    subprocess.run([sys.executable, str(ROOT / "bench" / "scale.py"), *few], capture_output=True, check=True)
+    sides = json.loads(out.read_text(encoding="utf-8"))["results"]
+    assert [one["side"].split(",")[0] for one in sides] == ["1 × 2 threads", "1 × 2 threads", "2 × 1 thread"]
