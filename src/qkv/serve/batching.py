@@ -311,7 +311,8 @@ class Batcher:
 
     def _collate_ahead(self) -> None:
         """Begin with the next batch, if it is a whole one."""
-        if self._ahead is None and self._queued_tokens >= self.max_batch_tokens:
+        # closed, the pool may end before this queue does
+        if self._ahead is None and not self._is_closed and self._queued_tokens >= self.max_batch_tokens:
             taken = self._take()
             assert taken is not None, "tokens are queued"
             self._running_tokens += sum(part.tokens for part in taken[1])

@@ -658,5 +658,5 @@ class Models:
         self.draining = True
         end = None if wait is None else time.monotonic() + wait
         done = [served.close(None if end is None else max(0.0, end - time.monotonic())) for served in self]
-        self._shared.pool.shutdown(wait=False, cancel_futures=True)
+        self._shared.pool.shutdown(wait=False)  # what it has begun to collate is computed
         return all(done)
