@@ -127,7 +127,7 @@ class Encoder(nn.Module):
     def token_vectors(self, batch: Batch) -> Tensor:
         """(N, D) of the last layer, without the pooler. On a CPU with engines (nn/cpu/encoder.py), some rows on each
         thread."""
-        if not has_engines(self.blocks, batch.ids):
+        if batch.n_rows == 1 or not has_engines(self.blocks, batch.ids):
             return self._hidden_of(batch)
         parts = batch.parts(PART_TOKENS, torch.get_num_threads())
         return (
