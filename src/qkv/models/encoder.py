@@ -127,8 +127,9 @@ class Encoder(nn.Module):
     def token_vectors(self, batch: Batch) -> Tensor:
         """(N, D) of the last layer, without the pooler. On a CPU with engines (nn/cpu/encoder.py), some rows on each
         thread, unless a layer has hooks, which are to see the whole batch once."""
-        hooked = any(layer._forward_hooks or layer._forward_pre_hooks for layer in self.modules())
-        if hooked or not has_engines(self.blocks, batch.ids):
+        if batch.n_rows == 1 or not has_engines(self.blocks, batch.ids):
+            return self._hidden_of(batch)
+        if any(layer._forward_hooks or layer._forward_pre_hooks for layer in self.modules()):
             return self._hidden_of(batch)
         parts = batch.parts(PART_TOKENS, torch.get_num_threads())
         return (

@@ -63,11 +63,11 @@ class FeedForward(nn.Module):
 class BlockEngine(Protocol):
     """Computes a block in another way (nn/cpu/encoder.py)."""
 
-    def serves(self, block: "PostNormBlock", x: Tensor) -> bool: ...
-
     def run(
         self, block: "PostNormBlock", x: Tensor, attend: Attend, only: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]: ...
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """What the block's `forward` returns, or None if it is to compute it itself."""
+        ...
 
 
 class PostNormBlock(nn.Module):
@@ -92,8 +92,8 @@ class PostNormBlock(nn.Module):
         """`only` (M,): packed tokens to compute after the attention; unread positions are skipped."""
         if x.dim() == 2 and fast.has_kernels(x) and is_plain(self.attention, self.feed_forward):
             return self._fused(x, attend, only)
-        if self.engine is not None and self.engine.serves(self, x):
-            return self.engine.run(self, x, attend, only)
+        if self.engine is not None and (found := self.engine.run(self, x, attend, only)) is not None:
+            return found
         answer, weights = self.attention(x, attend, only)
         x = self.attention_norm((x if only is None else x.index_select(0, only)) + self.dropout(answer))
         x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))

@@ -70,7 +70,9 @@ def use_engines(blocks: nn.ModuleList, precision: str = "fp32") -> bool:
 def has_engines(blocks: nn.ModuleList, x: Tensor) -> bool:
     """Whether engines will compute x (N, …), the input of the first block or its ids."""
     first = blocks[0] if len(blocks) else None
-    return isinstance(first, PostNormBlock) and isinstance(first.engine, EncoderEngine) and _is_served(first, x.device)
+    if not isinstance(first, PostNormBlock) or not isinstance(first.engine, EncoderEngine):
+        return False
+    return (linears := _find_linears(first, x.device)) is not None and _can_pack(linears)
 
 
 class EncoderEngine:
@@ -83,24 +85,30 @@ class EncoderEngine:
     def __reduce__(self) -> tuple[Any, ...]:
         return EncoderEngine, (self.precision,)  # a copy packs its own weights
 
-    def serves(self, block: PostNormBlock, x: Tensor) -> bool:
-        return x.dim() == 2 and x.dtype == torch.float32 and _is_served(block, x.device)
-
-    def run(self, block: PostNormBlock, x: Tensor, attend: Attend, only: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def run(
+        self, block: PostNormBlock, x: Tensor, attend: Attend, only: Tensor | None
+    ) -> tuple[Tensor, Tensor | None] | None:
         """(N, D) → (N, D), or (M, D) of the tokens `only`; and the weights if `attend` returns them"""
-        linears = _linears(block)
-        layers = self._packed.of(block, [one for layer in linears for one in (layer.weight, layer.bias)])
+        linears = _find_linears(block, x.device) if x.dim() == 2 and x.dtype == torch.float32 else None
+        if linears is None:
+            return None
+        weights = [one for layer in linears for one in layer._parameters.values() if one is not None]
+        layers = self._packed.fresh(weights)
+        if layers is None:
+            if not _can_pack(linears):
+                return None
+            layers = self._packed.of(block, weights)
         attention, n = block.attention, x.size(0)
         x = pad_rows(x)
         query, key, value = (
             layers.project(x)[:n].unflatten(-1, (3, attention.heads, attention.head_width)).unbind(-3)
         )  # (N, H, K) each
-        answer, weights = attend(query, key, value, scale=attention.scale)
+        answer, looked = attend(query, key, value, scale=attention.scale)
         answer = answer.flatten(1)
         if only is not None:
             answer, x, n = answer.index_select(0, only), pad_rows(x.index_select(0, only)), only.numel()
         x = layers.add_attention(x, pad_rows(answer), block.attention_norm)
-        return layers.add_feed_forward(x, block.feed_forward_norm)[:n], weights
+        return layers.add_feed_forward(x, block.feed_forward_norm)[:n], looked
 
     @property
     def n_bytes(self) -> int:
@@ -108,21 +116,28 @@ class EncoderEngine:
         return 0 if self._packed.held is None else self._packed.held.n_bytes
 
 
-def _is_served(block: PostNormBlock, device: torch.device) -> bool:
+_Linears = tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]
+
+
+def _find_linears(block: PostNormBlock, device: torch.device) -> _Linears | None:
+    """The layers of a block that is to be computed here; None if it is trained, elsewhere, or not a usual one."""
     if device.type != "cpu" or torch.is_grad_enabled() or block.training or torch.is_autocast_enabled("cpu"):
-        return False
-    if block.feed_forward.activation not in _FUSED or not is_plain(block.attention, block.feed_forward):
-        return False
+        return None
+    attention, feed_forward = block.attention, block.feed_forward
+    if feed_forward.activation not in _FUSED or not is_plain(attention, feed_forward):
+        return None
+    linears = _linears(block)
+    return None if any(layer._forward_hooks or layer._forward_pre_hooks for layer in linears) else linears
+
+
+def _can_pack(linears: _Linears) -> bool:
     return explain_no_packing() is None and all(
-        layer.bias is not None
-        and layer.weight.dtype == torch.float32
-        and not layer.weight.is_inference()
-        and not (layer._forward_hooks or layer._forward_pre_hooks)
-        for layer in _linears(block)
+        layer.bias is not None and layer.weight.dtype == torch.float32 and not layer.weight.is_inference()
+        for layer in linears
     )
 
 
-def _linears(block: PostNormBlock) -> tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]:
+def _linears(block: PostNormBlock) -> _Linears:
     return block.attention.qkv, block.attention.out, block.feed_forward.up, block.feed_forward.down
 
 

@@ -73,7 +73,8 @@ def check_weights(network: HasParameters) -> None:
 
 class Origin(NamedTuple):
     weight: Tensor
-    memory: Tensor  # its storage
+    memory: Tensor  # its storage, kept alive so that no other weight can reuse its address
+    address: int
     version: int  # its modification counter
 
 
@@ -96,18 +97,22 @@ class Derived(Generic[Made]):
     def of(self, source: Any, weights: Sequence[Tensor]) -> Made:
         """What `make` makes of `source`, whose parameters are `weights`: no inference tensors, which have no
         modification counter."""
+        found = self.fresh(weights)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self.fresh(weights)
+            if found is None:
+                self.forget()  # free the old one first: memory may not suffice for two
+                origins = [Origin(weight, weight.detach(), weight.data_ptr(), weight._version) for weight in weights]
+                found = self.make(source)
+                self._made = found, origins
+            return found
+
+    def fresh(self, weights: Sequence[Tensor]) -> Made | None:
+        """What was made of exactly these weights as they are now; None if they or another was changed."""
         made = self._made
-        if made is None or not _is_fresh(made[1], weights):
-            made = None
-            with self._lock:
-                made = self._made
-                if made is None or not _is_fresh(made[1], weights):
-                    made = None
-                    self.forget()  # free the old one first: memory may not suffice for two
-                    # keep the storage alive, so that no other weight can reuse its address
-                    origins = [Origin(weight, weight.detach(), weight._version) for weight in weights]
-                    made = self._made = self.make(source), origins
-        return made[0]
+        return made[0] if made is not None and _is_fresh(made[1], weights) else None
 
     @property
     def held(self) -> Made | None:
@@ -139,10 +144,12 @@ class Twins:
 
 
 def _is_fresh(origins: Sequence[Origin], weights: Sequence[Tensor]) -> bool:
-    return len(weights) == len(origins) and all(
-        weight is origin.weight and weight.data_ptr() == origin.memory.data_ptr() and weight._version == origin.version
-        for weight, origin in zip(weights, origins, strict=True)
-    )
+    if len(weights) != len(origins):
+        return False
+    for weight, (known, _, address, version) in zip(weights, origins, strict=True):  # a loop: all() is slower
+        if weight is not known or weight.data_ptr() != address or weight._version != version:
+            return False
+    return True
 
 
 def _replace_linears(modules: nn.ModuleList, replaced: ReplaceLinear) -> nn.ModuleList:

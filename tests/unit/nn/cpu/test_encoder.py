@@ -157,7 +157,7 @@ def test_training_and_other_cases_are_computed_by_the_block(monkeypatch: pytest.
     network, batch = make(dropout=0.0, attention_dropout=0.0), make_rows(9, 4)
     use_engines(network.blocks, "int8")
     expected = run(make(), batch)
-    monkeypatch.setattr(engines.EncoderEngine, "run", lambda *_: pytest.fail("the engine ran"))
+    monkeypatch.setattr(engines, "pad_rows", lambda *_: pytest.fail("the engine ran"))
     hidden = network(**batch.inputs()).hidden  # with gradients
     hidden.sum().backward()
     assert torch.allclose(hidden, expected, atol=1e-5) and blocks(network)[0].attention.qkv.weight.grad is not None
