@@ -24,7 +24,7 @@ from qkv.nn.layers import AttentionKind, Layer
 from qkv.nn.multihead import Attend, Packed, explicit, fused
 from qkv.nn.position import PositionEncoding
 
-PART_TOKENS = 1024
+PART_TOKENS = 512
 """Tokens computed at a time on one thread of a CPU: their activations stay in its cache."""
 _PARTS_PER_THREAD, _MOST_TOKENS = 8, 65_536
 """Of a batch that is divided among threads: enough that none waits long for the others at its end."""

@@ -16,9 +16,9 @@ from qkv.nn.cpu.encoder import choose_encoder_precision
 from qkv.train.device import device_named
 
 MODEL_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # 汉字 too: clients send them percent-encoded
-BATCH_TOKENS = {"cpu": 4096}
+BATCH_TOKENS = {"cpu": 2048}  # small, so that some requests are computed while others are read and answered
 BATCH_TOKENS_ELSEWHERE = 32_768
-QUEUED_BATCHES = 32
+QUEUED_BATCHES = 64
 """Batches that the queue of a model holds, where the user does not say how many tokens."""
 
 

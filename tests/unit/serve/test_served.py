@@ -360,7 +360,7 @@ def test_default_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_settings() -> None:
-    assert ServeSettings().batch_tokens == 4096 and ServeSettings().queue_tokens == 131_072
+    assert ServeSettings().batch_tokens == 2048 and ServeSettings().queue_tokens == 131_072
     several: list[dict[str, Any]] = [{"threads": 0}, {"max_body": 0}, {"max_batch_tokens": -1}, {"drain_seconds": -1}]
     for wrong in several:
         with pytest.raises(InputError, match="must be"):
