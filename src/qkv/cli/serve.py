@@ -75,7 +75,7 @@ def serve_models(
     ] = "fp32",
     max_batch_tokens: Annotated[
         int | None,
-        typer.Option("--max-batch-tokens", metavar="N", help="Tokens computed at once (default: 4096 on a CPU)."),
+        typer.Option("--max-batch-tokens", metavar="N", help="Tokens computed at once (default: 2048 on a CPU)."),
     ] = None,
     max_queue_tokens: Annotated[
         int | None,

@@ -114,7 +114,7 @@ def test_requests_at_the_same_time_get_their_own_results(models: Models, folders
 
 def test_a_request_that_is_alone_has_the_very_numbers_of_the_model(folders: dict[str, Path]) -> None:
     models = Models.open([f"mini={folders['mini']}"], ServeSettings(threads=1))
-    texts = TEXTS * 40  # several batches of 4096 tokens
+    texts = TEXTS * 40  # several batches
     found = asyncio.run(models["mini"].embed(texts, Call()))
     models.close()
     expected = qkv.load(folders["mini"], threads=1).embed(texts)
