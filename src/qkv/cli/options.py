@@ -557,17 +557,41 @@ def _width(text: str) -> int:
     return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
+IN_STORES: dict[str, tuple[str, ...]] = {}
+"""Parameters that may be URLs of object stores, by verb; any other path is of this machine, and a URL would become a
+folder named s3: there."""
+
+
+def refuse_urls(context: Any) -> None:
+    """Raise if a path is a URL and the verb knows no stores there."""
+    known = IN_STORES.get(str(context.info_name), ())
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name)
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(one, Path) and parameter.name not in known and ":" in str(one):
+                from qkv.data.stores import is_url, place_of
+
+                if is_url(one):
+                    name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
+                    raise InputError(
+                        f"{name} is a path on this machine here, not a URL: {place_of(one)}. Copy the files, or mount "
+                        "the store."
+                    )
+
+
 class Verb(TyperCommand):
     """A command with help in the user's language."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta[_WORDS] = list(args)
         try:
-            return super().parse_args(ctx, args)
+            left = super().parse_args(ctx, args)
         except Exception as error:
             if getattr(error, "ctx", ctx) is None:  # typer does not say of which command an option lacks its value
                 vars(error)["ctx"] = ctx
             raise
+        refuse_urls(ctx)
+        return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         help_in_language(super().format_help, ctx, formatter)
