@@ -149,6 +149,26 @@ def test_what_no_model_translates(
     assert message in fails(capsys, "translate", *words)
 
 
+def test_lines_that_a_model_does_not_read_stay_as_they_are(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = ["你好", "Привет, мир", *(f"再见 {number}" for number in range(5))]
+    lines = ["Good morning.", *foreign[:2], "The cat sleeps.", *foreign[2:]]
+    Path("mixed.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    few = ["--beams", "1", "--max-length", "2", "--alignments"]
+    out, err = answers(capsys, "translate", "mixed.txt", *few, "--json")
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [one["source"] for one in found] == lines
+    assert [one.get("foreign") for one in found] == [None, "zh", "ru", None, *["zh"] * 5]
+    assert all(one["translation"] == one["source"] for one in found if "foreign" in one)
+    assert "'Привет, мир' looks like Russian, which qkv-en-zh does not read: it stays as it is" in err
+    assert "再见 2" in err and "再见 3" not in err and "and 2 more texts stay as they are, 7 in total" in err
+    assert answers(capsys, "translate", "mixed.txt", *few)[0].count("has no attention") == 2  # of what was translated
+    answers(capsys, "translate", "mixed.txt", *few[:4], "--out", "out.txt")
+    assert len(Path("out.txt").read_text(encoding="utf-8").splitlines()) == len(lines)
+    Path("all.txt").write_text("你好\n再见\n", encoding="utf-8")
+    told = fails(capsys, "translate", "--model", "qkv-en-zh", "all.txt")
+    assert "all.txt, line 1 ('你好') looks like Chinese, and qkv-en-zh reads English alone." in told
+
+
 def test_languages_of_words_and_prompts(zoo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = fails(capsys, "similar", "bonjour")
     assert "'bonjour' is not among the" in told and "These are words in Chinese and English." in told

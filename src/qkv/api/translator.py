@@ -63,6 +63,7 @@ class Translation:
     n_tokens: int  # of the source
     n_parts: int = 1  # above 1: sentences that were translated one by one
     unknown: tuple[tuple[int, int], ...] = ()  # characters of the source that the vocabulary has no token for
+    foreign: str = ""  # the language of a text that the model does not read; the text is then left as it is
 
     @property
     def best(self) -> TranslationCandidate:
@@ -91,11 +92,18 @@ class Translation:
             "n_unknown": len(self.unknown),
             "unknown": [{"start": start, "end": end, "text": self.source[start:end]} for start, end in self.unknown],
         }
+        if self.foreign:
+            found["foreign"] = self.foreign
         if len(self.candidates) > 1:
             found["n_best"] = [{"translation": one.text, "score": round(one.score, 6)} for one in self.candidates]
         if best.attention is not None:
             found["alignments"] = [one.to_dict(self.source, best.text) for one in best.alignments]
         return found
+
+
+def left_as_it_is(text: str, language: str) -> Translation:
+    """For a text in a language that the model does not read."""
+    return Translation(text, (TranslationCandidate(text, 0.0, 0.0, True, 0),), 0, foreign=language)
 
 
 class TranslationSources(NamedTuple):

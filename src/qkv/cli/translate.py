@@ -1,6 +1,7 @@
 """`qkv train translate` and `qkv translate`: train a translation model on sentence pairs, and translate with it."""
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import tee
 from pathlib import Path
@@ -358,7 +359,8 @@ def translate_texts(
 
     A file has one text per line (.tsv: first column, .jsonl: source or text); translations keep its order. A text that
     is too long for the model is an error unless --split cuts it into sentences; files are checked before anything is
-    translated. Characters outside the vocabulary are reported, also in the JSON (n_unknown, unknown).
+    translated. Characters outside the vocabulary are reported, also in the JSON (n_unknown, unknown). A line of a file
+    in a language that qkv's own model does not read stays as it is, with a note (in the JSON: foreign).
     --decoding sets the options without a flag: max_ratio, length_formula, stopping, renormalise.
     --json prints one line of JSON per text; with --alignments, character spans of both sides. --segmenter defines
     Chinese words; with none, each 汉字 is a word.
@@ -404,8 +406,9 @@ def translate_texts(
     wanted = {key: value for key, value in given.items() if value is not None}
     from qkv.api.translator import choose_translator, load_translator
     from qkv.cli.terminal import say
-    from qkv.models.folders.hub import check_language_of
+    from qkv.models.folders.hub import check_language_of, foreign_language
 
+    has_lines = file is not None or inputs == ["-"]  # a line that the model cannot read stays as it is
     # report unknown options before a model is loaded
     wanted |= parse_decoding(options or [])
     # standard input can be read only once: what was read ahead is kept
@@ -413,8 +416,12 @@ def translate_texts(
 
     def texts() -> Iterator[tuple[str, str]]:
         for text, place in rest or _texts(inputs, file):
-            check_language_of(translator.path, text, place, trusted=source)
+            if not has_lines:
+                check_language_of(translator.path, text, place, trusted=source)
             yield text, place
+
+    def is_foreign(text: str) -> str:
+        return foreign_language(translator.path, text, source) if has_lines else ""
 
     if is_default := model is None:
         model = choose_translator(ahead, source, target)
@@ -429,10 +436,16 @@ def translate_texts(
         raise InputError(f"A {suffix} file has one translation per text, and n_best is {config.n_best}: write .jsonl.")
     how: dict[str, Any] = {"alignments": aligned, "segmenter": words, "split": split}
     # check all texts before translating
-    count = None if inputs == ["-"] else translator.check(texts(), split=split)
+    count = None
+    if inputs != ["-"]:
+        count = translator.check(((text, place) for text, place in texts() if not is_foreign(text)), split=split)
+    if count == 0:
+        for text, place in texts():  # nothing is left to translate
+            check_language_of(translator.path, text, place, trusted=source)
     if is_default:
         say(f"{translator.path.name} answers; another model: --model MODEL")
-    found = _warn_unfinished(_report_partial(translator.stream_placed(texts(), config, **how), out))
+    found = _keep_foreign(texts(), is_foreign, partial(translator.stream_placed, decoding=config, **how))
+    found = _warn_left(_report_partial(found, out), translator)
     if picture is not None:
         found = _draw_pictures(found, picture, translator, lang)
     if out is not None and suffix is not None:
@@ -539,7 +552,7 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
             typer.echo(f"{candidate.score:.4f}\t{candidate.text}")
     else:
         typer.echo(one.text)
-    if alignments:
+    if alignments and not one.foreign:
         links = one.best.alignments
         if not links:
             write("  (this model has no attention, so there is no alignment)")
@@ -556,22 +569,56 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
         print_table(["", "", "", ""], rows, right=(2,))
 
 
-def _warn_unfinished(found: Iterator["Translation"]) -> Iterator["Translation"]:
-    """Pass the translations through; warn about unfinished ones and unknown characters."""
+def _keep_foreign(
+    texts: Iterator[tuple[str, str]],
+    is_foreign: Callable[[str], str],
+    translate: Callable[[Iterator[tuple[str, str]]], Iterator["Translation"]],
+) -> Iterator["Translation"]:
+    """Translate what the model reads; the other texts stay as they are, in their places."""
+    from qkv.api.translator import left_as_it_is
+
+    ahead: deque[Translation | None] = deque()  # of what was read; None: the next of the translations
+
+    def read() -> Iterator[tuple[str, str]]:
+        for text, place in texts:
+            language = is_foreign(text)
+            ahead.append(left_as_it_is(text, language) if language else None)
+            if not language:
+                yield text, place
+
+    for one in translate(read()):
+        while (kept := ahead.popleft()) is not None:
+            yield kept
+        yield one
+    yield from filter(None, ahead)
+
+
+def _warn_left(found: Iterator["Translation"], translator: "Translator") -> Iterator["Translation"]:
+    """Pass the translations through; warn about foreign texts, unfinished translations and unknown characters."""
     from collections import Counter
 
     from qkv.cli.terminal import say
+    from qkv.text.languages import language_name
 
-    unfinished = texts = 0
+    foreign = unfinished = texts = 0
     unknown: Counter[str] = Counter()
     for one in found:
         unknown.update(one.unknown_words)
         texts += bool(one.unknown)
+        if one.foreign:
+            foreign += 1
+            if foreign <= _SHOWN:
+                say(
+                    f"note: {one.source[:40]!r} looks like {language_name(one.foreign)}, which {translator.path.name} "
+                    "does not read: it stays as it is"
+                )
         if not one.best.finished:
             unfinished += 1
             if unfinished <= _SHOWN:
                 say(f"note: the translation of {one.source[:40]!r} is unfinished after {one.best.n_tokens} tokens")
         yield one
+    if foreign > _SHOWN:
+        say(f"note: and {foreign - _SHOWN:,} more texts stay as they are, {foreign:,} in total")
     if unfinished > _SHOWN:
         say(f"note: and {unfinished - _SHOWN:,} more are unfinished, {unfinished:,} in total")
     if unknown:

@@ -108,18 +108,26 @@ def known_languages(path: Path) -> str:
     return "" if name is None else " and ".join(map(language_name, ZOO[name].reads))
 
 
-def check_language_of(path: Path, text: str, place: str, trusted: str = "") -> None:
-    """Refuse a text in a language that this model of the zoo does not read; other models take any text.
+def foreign_language(path: Path, text: str, trusted: str = "") -> str:
+    """The language of a text, if this model of the zoo does not read it; "" if it may, and for other models.
 
     `trusted` is the language that the user says it is in: it is believed as far as the letters agree.
     """
-    from qkv.text.languages import base_of, detect_language, in_latin, language_name
+    from qkv.text.languages import base_of, detect_language, in_latin
 
     name = zoo_name(path)
     if name is None or not (found := detect_language(text)):
-        return
+        return ""
     is_believed = in_latin(found) and in_latin(trusted) and base_of(trusted) in ZOO[name].reads
-    if found not in ZOO[name].reads and not is_believed:
+    return "" if found in ZOO[name].reads or is_believed else found
+
+
+def check_language_of(path: Path, text: str, place: str, trusted: str = "") -> None:
+    """Refuse a text in a language that this model of the zoo does not read (`foreign_language`)."""
+    from qkv.text.languages import in_latin, language_name
+
+    name = zoo_name(path)
+    if name is not None and (found := foreign_language(path, text, trusted)):
         shown = text if len(text) <= 40 else text[:39] + "…"
         way = " If it is English, add --from en." if ZOO[name].writes and in_latin(found) else ""
         raise InputError(
