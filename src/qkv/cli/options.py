@@ -302,6 +302,23 @@ ProcessesOption = Annotated[
         "--processes", metavar="N", help="Train with N processes on this machine, one for each GPU or some cores."
     ),
 ]
+
+
+def _check_cluster(address: str | None) -> str | None:
+    from qkv.train.cluster import check_address
+
+    return None if address is None else check_address(address)
+
+
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Run on a Ray cluster: auto (the one found here), HOST:PORT, ray://HOST:PORT, or local (a private one).",
+        callback=_check_cluster,
+    ),
+]
 _WORDS = "qkv.words"
 """Where a command keeps the words that it was given."""
 
