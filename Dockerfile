@@ -17,7 +17,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 # the build backend is pinned, too: without isolation it is the one of constraints.txt
 RUN /opt/qkv/bin/pip wheel --no-deps --no-build-isolation -w /wheels . \
-    && /opt/qkv/bin/pip install -c constraints.txt ${PIP_ARGS} "$(echo /wheels/qkv-*.whl)[fast,zh]"
+    && /opt/qkv/bin/pip install -c constraints.txt ${PIP_ARGS} "$(echo /wheels/qkv-*.whl)[fast,serve,zh]"
 
 FROM python:3.11-slim
 COPY --from=build /opt/qkv /opt/qkv

@@ -155,7 +155,7 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
     import asyncio
 
     from qkv.look.served import GatedWorker
-    from qkv.serve.listen import Drain, ManyConnections, listen
+    from qkv.serve.listen import Drain, listen
 
     asyncio.run(models.warm_up())
     look = GatedWorker(models.gate)  # computes for the page of `qkv look`
@@ -175,7 +175,7 @@ def run_server(models: "Models", settings: "ServeSettings") -> None:
         DEFAULT_PORT,
         make_app=lambda token, cookie: build_server_app(models, settings, token, cookie, look),
         drain=drain,
-        connection=ManyConnections,
+        for_programs=True,
     ) as server:
         announce(models, server)
         server.run()

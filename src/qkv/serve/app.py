@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
@@ -117,6 +118,8 @@ class Access:
 
     def allowed_origin(self, headers: Headers) -> str | None:
         """The one origin that the request names, if the user allows it."""
+        if not self.allow_origins:
+            return None
         origins = headers.getlist("origin")
         if len(origins) != 1 or origins[0].lower() not in (one.rstrip("/").lower() for one in self.allow_origins):
             return None
@@ -155,6 +158,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@lru_cache(64)
 def names_this_machine(host: str) -> bool:
     """Whether a Host header names loopback. Any port is accepted, since another one may be forwarded to ours.
 
@@ -233,6 +237,7 @@ SECURITY_HEADERS = {
     "Cache-Control": "no-store",
 }
 """Defaults of every response."""
+_ENCODED_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 PREFLIGHT = {"Access-Control-Allow-Methods": ", ".join(ALLOWED_METHODS), "Access-Control-Max-Age": "600"}
 """What an allowed page is told before it asks."""
 DRAIN_SECONDS, DRAIN_BYTES = 2.0, 8 << 20
@@ -245,11 +250,11 @@ Wording = Callable[[str], Convention]
 """The convention of a path."""
 
 
-def _word_for_the_page(path: str) -> Convention:
+def word_for_the_page(path: str) -> Convention:
     return PAGE
 
 
-def build_app(routes: Sequence[BaseRoute], access: Access, wording: Wording = _word_for_the_page) -> ASGIApp:
+def build_app(routes: Sequence[BaseRoute], access: Access, wording: Wording = word_for_the_page) -> ASGIApp:
     """A plain ASGI callable. `wording` says by which convention the refusals of a path are worded."""
 
     def word(request: Request, error: RefusedError) -> Response:
@@ -283,7 +288,7 @@ def build_app(routes: Sequence[BaseRoute], access: Access, wording: Wording = _w
 class Guard:
     """Lets in the requests that `access` allows, and sets the security headers of every response."""
 
-    def __init__(self, app: ASGIApp, access: Access, wording: Wording = _word_for_the_page) -> None:
+    def __init__(self, app: ASGIApp, access: Access, wording: Wording = word_for_the_page) -> None:
         self.app, self.access, self.wording = app, access, wording
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -295,8 +300,8 @@ class Guard:
         async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                given = {name.lower() for name, _ in headers.raw}
+                headers.raw.extend(one for one in _ENCODED_HEADERS if one[0] not in given)
                 if self.access.allow_origins:
                     headers.add_vary_header("Origin")
                 if origin is not None:

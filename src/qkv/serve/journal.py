@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -99,9 +98,12 @@ class Journal:
 
     def _size(self, scope: Scope) -> int:
         """The bytes that a body may take, if it is not small."""
-        headers = Headers(scope=scope)
-        length = headers.get("content-length", "0" if "transfer-encoding" not in headers else str(self.max_body))
-        size = min(int(length), self.max_body) if length.isdecimal() else 0
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in headers:
+            size = self.max_body
+        else:
+            size = min(int(length), self.max_body) if length.isdigit() else 0
         return size if size > SMALL_BODY else 0
 
 

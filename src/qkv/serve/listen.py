@@ -1,7 +1,7 @@
-"""The server process: port, uvicorn, signals, and limits on slow clients and on the number of connections.
+"""The server process: port, uvicorn, signals.
 
-uvicorn waits indefinitely for the rest of a request. Here each phase of a connection has a deadline that single bytes
-do not extend, and with too many connections the one waiting longest is closed.
+HTTP is read by httptools and the event loop is uvloop's where these are installed (qkv[serve]), else h11 and asyncio.
+Limits on slow clients and on the number of connections: connection.py.
 
 A server with a `Drain` ends in steps, so that no accepted request is lost: at SIGTERM it says that it is not ready any
 more, and goes on listening and answering for a moment, each response with "Connection: close", until load balancers
@@ -10,136 +10,33 @@ balancers. A second signal ends it at once.
 """
 
 import asyncio
-import json
 import os
 import re
 import secrets
 import signal
 import socket
-import sys
 import time
-from asyncio import BaseTransport, TimerHandle, Transport
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
+from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import h11
 import uvicorn
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qkv.errors import InputError
-from qkv.serve.app import SECURITY_HEADERS, TOKEN_FIELD, Access, Worker, build_app, is_loopback
+from qkv.serve.app import TOKEN_FIELD, Access, Worker, build_app, is_loopback
+from qkv.serve.connection import MOST_HEADER_BYTES, Connection, ManyConnections, ManyPlainConnections, PlainConnection
 
 NEXT_PORTS = 20
 """Number of ports tried, starting with the default."""
 BACKLOG = 64
-MOST_HEADER_BYTES = 1 << 16
 TOKEN_PATTERN = re.compile(r"[A-Za-z0-9._~-]{8,}")
 EVERYWHERE = ("0.0.0.0", "::")
 """Hosts that mean every address of this machine."""
-
-
-class Connection(H11Protocol):
-    """uvicorn's connection with deadlines, a limit on their number, and our refusal format."""
-
-    idle_seconds = 60.0  # until the first byte of a request
-    request_seconds = 30.0  # from its first to its last byte
-    answer_seconds = 30.0  # until a client has read a response that fills the buffers
-    most_connections = 128
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.phase = ""
-        self.since = 0.0
-        self._deadline: TimerHandle | None = None
-
-    def connection_made(self, transport: BaseTransport) -> None:
-        assert isinstance(transport, Transport)
-        super().connection_made(transport)
-        self._follow()
-        if len(self.connections) <= self.most_connections:
-            return
-        open_ones = [one for one in self.connections if isinstance(one, Connection) and one.phase != "lost"]
-        if len(open_ones) > self.most_connections:
-            waited_for = [one for one in open_ones if one.phase in ("idle", "request")]  # at least this one
-            min(waited_for, key=lambda one: one.since).drop()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._enter("lost")
-        super().connection_lost(exc)
-
-    def handle_events(self) -> None:
-        super().handle_events()
-        self._follow()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._follow()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._follow()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._follow()
-
-    def drop(self) -> None:
-        """Close at once; unsent data is lost."""
-        self._enter("lost")
-        self.transport.abort()
-
-    def _follow(self) -> None:
-        """Update the phase from the state of the connection."""
-        state = self.conn.their_state
-        if self.flow.write_paused or self.transport.is_closing():
-            self._enter("answer", self.answer_seconds)
-        elif state is h11.IDLE and not self.conn.trailing_data[0]:
-            self._enter("idle", self.idle_seconds)
-        elif state in (h11.IDLE, h11.SEND_BODY):
-            self._enter("request", self.request_seconds)
-        else:
-            self._enter("work")
-
-    def _enter(self, phase: str, seconds: float | None = None) -> None:
-        if phase == self.phase or self.phase == "lost":
-            return
-        self.phase, self.since = phase, self.loop.time()
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.drop)
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse malformed HTTP; called while uvicorn handles h11's error."""
-        if self.cycle is not None and not self.cycle.response_complete:  # the app must not respond too
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # our response was already sent
-            self.drop()
-            return
-        status = HTTPStatus(getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST))
-        body = json.dumps({"code": "http", "message": f"{status.phrase}.", "about": {}}).encode()
-        headers = {
-            **SECURITY_HEADERS,
-            "Content-Type": "application/json",
-            "Content-Length": str(len(body)),
-            "Connection": "close",
-        }
-        response = h11.Response(status_code=status, headers=list(headers.items()), reason=status.phrase.encode())
-        for event in (response, h11.Data(data=body), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-
-class ManyConnections(Connection):
-    """For programs, which keep connections open."""
-
-    most_connections = 1024
 
 
 @dataclass(frozen=True)
@@ -185,13 +82,29 @@ class _Uvicorn(uvicorn.Server):
             while time.monotonic() < end and any(map(_may_send, list(self.server_state.connections))):
                 await asyncio.sleep(0.02)
         await super().shutdown(sockets)
+        if tasks := list(self.server_state.tasks):  # they were cancelled, and say so to their clients
+            await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
+        await asyncio.sleep(0)  # what they wrote is sent
+        for connection in list(self.server_state.connections):
+            assert isinstance(connection, Connection)
+            connection.drop()
+        await asyncio.sleep(0)
 
 
 def _may_send(connection: object) -> bool:
     """Whether a connection has sent a part of a request, or is new and may send one."""
     assert isinstance(connection, Connection)
-    is_new = connection.cycle is None and connection.loop.time() - connection.since < SETTLE_SECONDS
+    is_new = connection.cycle is None and time.monotonic() - connection.since < SETTLE_SECONDS
     return connection.phase == "request" or (connection.phase == "idle" and is_new)
+
+
+def choose_connection(for_programs: bool, reads_fast: bool = True) -> type[Connection]:
+    """How HTTP is read: by httptools if that is installed."""
+    if not reads_fast or find_spec("httptools") is None:
+        return ManyPlainConnections if for_programs else PlainConnection
+    from qkv.serve.fast_connection import FastConnection, ManyFastConnections
+
+    return ManyFastConnections if for_programs else FastConnection
 
 
 MakeApp = Callable[[str | None, str], ASGIApp]
@@ -211,12 +124,15 @@ class Server:
         *,
         make_app: MakeApp | None = None,
         drain: Drain | None = None,
-        connection: type[Connection] = Connection,
+        for_programs: bool = False,
+        reads_fast: bool = True,
     ) -> None:
         """A host that is not loopback requires a token, generated here unless given. `make_app` takes the place of
-        `routes`."""
+        `routes`. Programs may have more connections than browsers. `reads_fast`: with httptools and uvloop, where
+        they are installed."""
         self.worker = worker or Worker()
-        backlog = min(connection.most_connections, BACKLOG) if drain is None else connection.most_connections
+        most = (ManyConnections if for_programs else Connection).most_connections
+        backlog = min(most, BACKLOG) if drain is None else most
         self.socket = _bind(host, port, backlog)
         self.host, self.port = self.socket.getsockname()[:2]
         self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(24))
@@ -226,9 +142,9 @@ class Server:
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 self.app,
-                http=connection,
+                http=choose_connection(for_programs, reads_fast),
                 ws="none",
-                loop="asyncio",
+                loop="uvloop" if reads_fast and find_spec("uvloop") else "asyncio",
                 lifespan="off",
                 proxy_headers=False,
                 server_header=False,

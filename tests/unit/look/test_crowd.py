@@ -9,7 +9,8 @@ import pytest
 from qkv.look.api import Api
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, Reply
-from qkv.serve.listen import Connection, Server
+from qkv.serve.connection import Connection
+from qkv.serve.listen import Server
 from tests.support.folders import make_folder
 from tests.support.look_server import asked, sent, serving
 

@@ -278,7 +278,7 @@ def test_a_token_becomes_a_cookie(subject: Subject) -> None:
         elsewhere = sent(server, "GET", "//evil.example/%2e%2e?token=abc-DEF_1")
         assert not elsewhere.headers["Location"].startswith("//")
         for wrong in ({"Cookie": "qkv=abc-DEF_1"}, {"Cookie": "\x01;;="}, {"Authorization": "Basic abc-DEF_1"}):
-            assert sent(server, "GET", "/", headers=wrong).status == 401
+            assert sent(server, "GET", "/", headers=wrong).status in (400, 401)
         assert sent(server, "GET", "/api/room", headers={"Authorization": "Bearer abc-DEF_1"}).status == 200
 
 

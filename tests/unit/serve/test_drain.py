@@ -13,14 +13,18 @@ from starlette.routing import Route
 
 from qkv.errors import InputError
 from qkv.serve.app import Access, build_app
+from qkv.serve.connection import Connection, ManyConnections
 from qkv.serve.journal import Journal
-from qkv.serve.listen import Connection, Drain, ManyConnections, Server, check_address, listen
+from qkv.serve.listen import Drain, Server, check_address, listen
 from qkv.serve.metrics import Metrics
 from tests.support.look_server import Answer, running, sent
 
+READERS = pytest.mark.parametrize("reads_fast", [True, False], ids=["httptools", "h11"])
+
 
 class Service:
-    def __init__(self) -> None:
+    def __init__(self, reads_fast: bool = True) -> None:
+        self.reads_fast = reads_fast
         self.draining, self.metrics, self.names = False, Metrics(), ()
         self.began, self.may_answer = threading.Event(), threading.Event()
         self.aborted: list[int] = []
@@ -42,7 +46,11 @@ def make_server(service: Service, delay: float = 0.0, seconds: float = 20.0) -> 
     app = build_app([Route("/slow", slow), Route("/readyz", show_ready)], Access())
     drain = Drain(service.start_draining, service.aborted.append, delay, seconds)
     return Server(
-        (), make_app=lambda token, cookie: Journal(app, service, 1000), drain=drain, connection=ManyConnections
+        (),
+        make_app=lambda token, cookie: Journal(app, service, 1000),
+        drain=drain,
+        for_programs=True,
+        reads_fast=service.reads_fast,
     )
 
 
@@ -50,8 +58,9 @@ def asked(server: Server, path: str) -> Answer:
     return sent(server, "GET", path)
 
 
-def test_a_request_in_flight_is_answered_and_no_other_is_accepted() -> None:
-    service = Service()
+@READERS
+def test_a_request_in_flight_is_answered_and_no_other_is_accepted(reads_fast: bool) -> None:
+    service = Service(reads_fast)
     with running(make_server(service)) as server:
         found: list[Answer] = []
         asking = threading.Thread(target=lambda: found.append(asked(server, "/slow")))
@@ -91,8 +100,9 @@ def test_ctrl_c_does_not_wait_for_load_balancers() -> None:
     assert service.aborted == []
 
 
-def test_what_takes_too_long_is_given_up() -> None:
-    service = Service()
+@READERS
+def test_what_takes_too_long_is_given_up(reads_fast: bool) -> None:
+    service = Service(reads_fast)
     server = make_server(service, seconds=1)
     thread = threading.Thread(target=server.run)
     with server:
@@ -106,9 +116,10 @@ def test_what_takes_too_long_is_given_up() -> None:
             assert asking.recv(100).startswith(b"HTTP/1.1 503 ")
 
 
-def test_a_request_that_comes_with_the_end_is_answered() -> None:
+@READERS
+def test_a_request_that_comes_with_the_end_is_answered(reads_fast: bool) -> None:
     """Its connection was accepted, its bytes arrive after listening has ended."""
-    service = Service()
+    service = Service(reads_fast)
     service.may_answer.set()
     with running(make_server(service)) as server:
         assert asked(server, "/readyz").status == 200

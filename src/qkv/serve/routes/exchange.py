@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -102,7 +104,7 @@ class Exchange:
         """Write down what was computed."""
         self.log |= {"tokens": self.call.n_tokens, "windows": self.call.n_windows}
 
-    def headers(self) -> dict[str, str]:
+    def headers(self) -> list[tuple[bytes, bytes]]:
         """Of an answer of a model."""
         call, total = self.call, time.perf_counter() - self.began
         times = {
@@ -112,14 +114,15 @@ class Exchange:
             "x-queue-time": call.queue_s,
             "x-inference-time": call.inference_s,
         }
-        return {
-            "x-compute-type": str((self.served.info if self.served else {}).get("device", "cpu")),
-            "x-compute-characters": str(call.n_characters),
-            "x-compute-tokens": str(call.n_tokens),
-            **{name: str(round(1000 * seconds)) for name, seconds in times.items()},
-            "x-qkv-windows": str(call.n_windows),
+        said: dict[str, object] = {
+            "x-compute-type": (self.served.info if self.served else {}).get("device", "cpu"),
+            "x-compute-characters": call.n_characters,
+            "x-compute-tokens": call.n_tokens,
+            **{name: round(1000 * seconds) for name, seconds in times.items()},
+            "x-qkv-windows": call.n_windows,
             "x-qkv-truncated": "true" if call.truncated else "false",
         }
+        return [(name.encode(), str(value).encode()) for name, value in said.items()]
 
 
 Handler = Callable[[Exchange], Awaitable[Response]]
@@ -156,8 +159,7 @@ def endpoint(
         finally:
             exchange.finish()
         if exchange.served is not None and method == "POST":
-            for name, value in exchange.headers().items():
-                response.headers.setdefault(name, value)
+            response.raw_headers.extend(exchange.headers())
         return response
 
     return Route(path, answer, methods=[method])
@@ -213,6 +215,18 @@ def to_json(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
+def numbers_to_json(vector: NDArray[np.float32]) -> bytes:
+    """A list of numbers with nine digits each, which are enough to tell every float32 from all others; json would write
+    all seventeen of the same number as a float64, in four times the time.
+
+    >>> numbers_to_json(np.array([0.1, -2.5, 1e-12], np.float32))
+    b'[0.100000001,-2.5,9.99999996e-13]'
+    """
+    if not np.isfinite(vector).all():
+        raise ValueError("NaN and infinity are no numbers in JSON")
+    return b"[%b]" % (",".join(["%.9g"] * len(vector)) % tuple(vector.tolist())).encode()
+
+
 def reply(content: Any) -> Response:
     return Response(to_json(content), media_type=JSON)
 
@@ -224,14 +238,13 @@ def reply_list(
     head: bytes = b"[",
     tail: bytes = b"]",
 ) -> Response:
-    """A list of `write(item)` between `head` and `tail`; a long one is sent in parts. `numbers`: about how many of them
-    an item has."""
+    """A list of `write(item)` between `head` and `tail`; a long one is sent in parts. Bytes are JSON already.
+    `numbers`: about how many of them an item has."""
     each = max(1, NUMBERS_PER_PART // max(1, numbers))
 
     def parts() -> Iterator[bytes]:
         for at in range(0, len(items), each):
-            part = to_json([write(one) for one in items[at : at + each]])[1:-1]
-            yield (b"," if at else head) + part
+            yield (b"," if at else head) + _items_to_json([write(one) for one in items[at : at + each]])
         yield tail if len(items) else head + tail
 
     return _reply_parts(parts(), is_long=len(items) > each)
@@ -247,7 +260,7 @@ def reply_lists(lists: Sequence[Any], write: Callable[[Any], Any], numbers: int)
             waiting += b",[" if number else b"["
             for at in range(0, len(items), each):
                 some = items[at : at + each]
-                waiting += (b"," if at else b"") + to_json([write(one) for one in some])[1:-1]
+                waiting += (b"," if at else b"") + _items_to_json([write(one) for one in some])
                 size += len(some)
                 if size >= each:
                     yield bytes(waiting)
@@ -256,6 +269,10 @@ def reply_lists(lists: Sequence[Any], write: Callable[[Any], Any], numbers: int)
         yield bytes(waiting + b"]")
 
     return _reply_parts(parts(), is_long=sum(map(len, lists)) > each)
+
+
+def _items_to_json(items: Sequence[Any]) -> bytes:
+    return b",".join(items) if items and isinstance(items[0], bytes) else to_json(items)[1:-1]
 
 
 def _reply_parts(parts: Iterator[bytes], is_long: bool) -> Response:

@@ -73,8 +73,9 @@ async def _embed(exchange: Exchange) -> Response:
     fields.done()
     found = await embed_inputs(exchange, served, inputs, normalize=True, dimensions=dimensions, truncate=truncate)
 
-    def write_one(index: int) -> dict[str, Any]:
-        return {"object": "embedding", "index": index, "embedding": write_vector(found.vectors[index], encoding)}
+    def write_one(index: int) -> bytes:
+        vector = write_vector(found.vectors[index], encoding)
+        return b'{"object":"embedding","index":%d,"embedding":%b}' % (index, vector)
 
     n_tokens = int(found.n_tokens.sum())
     tail = {

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from qkv.models.folders.own import own_version
+from qkv.serve.connection import ManyConnections
 from qkv.serve.conventions import JINA
 from qkv.serve.fields import FieldError, is_ids, require_text, require_texts
-from qkv.serve.listen import ManyConnections
-from qkv.serve.routes.exchange import Exchange, endpoint, reply, reply_list, reply_lists
+from qkv.serve.routes.exchange import Exchange, endpoint, numbers_to_json, reply, reply_list, reply_lists
 from qkv.serve.routes.huggingface import classify
 from qkv.serve.routes.rerank import choose_reranker, rerank, score_texts
 from qkv.serve.routes.vectors import (
@@ -78,7 +78,7 @@ async def _embed_all(exchange: Exchange) -> Response:
     fields.refuse("prompt_name", "put the prompt before the text yourself.")
     fields.done()
     found = await served.embed_tokens(texts, exchange.call, truncate=truncate)
-    return reply_lists([one.vectors for one in found], lambda vector: vector.tolist(), found[0].vectors.shape[1])
+    return reply_lists([one.vectors for one in found], numbers_to_json, found[0].vectors.shape[1])
 
 
 async def _predict(exchange: Exchange) -> Response:

@@ -5,7 +5,6 @@ Shapes: E texts, D numbers of a vector.
 
 import base64
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from starlette.responses import Response
 
 from qkv.api.embedder import Embeddings, scale_to_unit
 from qkv.serve.fields import FieldError, Fields, is_ids, require_texts
-from qkv.serve.routes.exchange import Exchange, count_characters, reply_list, work_aside
+from qkv.serve.routes.exchange import Exchange, count_characters, numbers_to_json, reply_list, work_aside
 from qkv.serve.served import Served
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -118,11 +117,11 @@ async def cosines(
     return np.clip(unit[1:] @ unit[0], -1, 1)
 
 
-def write_vector(vector: Vectors, encoding: str) -> Any:
-    """A list of numbers, or their little-endian float32 in base64."""
+def write_vector(vector: Vectors, encoding: str) -> bytes:
+    """JSON: a list of numbers, or their little-endian float32 in base64."""
     if encoding == "base64":
-        return base64.b64encode(np.ascontiguousarray(vector, dtype="<f4").tobytes()).decode("ascii")
-    return vector.tolist()
+        return b'"%b"' % base64.b64encode(np.ascontiguousarray(vector, dtype="<f4").tobytes())
+    return numbers_to_json(vector)
 
 
 def reply_vectors(vectors: Vectors, encoding: str = "float") -> Response:
