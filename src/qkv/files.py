@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,6 +73,44 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
         shutil.rmtree(fresh, ignore_errors=True)
         if target.exists():
             shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def locked(file: Path, busy: Callable[[str], InputError]) -> Iterator[None]:
+    """Hold a lock in a file until the block or the process ends, however that ends. The file is removed afterwards.
+
+    `busy` makes the error for a lock that somebody else holds, from who that is.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        stream = file.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with stream:
+                stream.seek(0)
+                raise busy(stream.read().strip()) from None
+        except OSError:  # a file system without locks
+            with stream:
+                yield
+            return
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(stream.fileno()), os.stat(file)):
+                break
+        stream.close()  # the one who had it has just removed it
+    with stream:
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        stream.flush()
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
 
 
 def check_replaceable(path: Path, may_replace: Callable[[Path], str | None]) -> None:

@@ -574,7 +574,7 @@ def _width(text: str) -> int:
     return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
-IN_STORES: dict[str, tuple[str, ...]] = {}
+IN_STORES = {"prepare": ("corpus", "out"), "train": ("files",)}
 """Parameters that may be URLs of object stores, by verb; any other path is of this machine, and a URL would become a
 folder named s3: there."""
 

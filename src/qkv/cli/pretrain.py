@@ -2,12 +2,14 @@
 pretrain` trains a model on shards."""
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qkv.cli.options import (
+    ClusterOption,
     JsonOption,
     LanguageOption,
     OverwriteOption,
@@ -28,6 +30,7 @@ from qkv.models.table import PRETRAINED
 from qkv.text.messages import language
 
 if TYPE_CHECKING:
+    from qkv.data.corpus.parts import Tasks
     from qkv.jobs.lifecycle import Finished
     from qkv.models.bert.objective import Corpus
     from qkv.models.bert.page import Instance
@@ -54,6 +57,7 @@ def prepare_corpus(
     ] = None,
     field: Annotated[str, typer.Option("--field", metavar="NAME", help="Text field of .jsonl files.")] = "text",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier preparation.")] = False,
+    cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Tokenize a corpus into shards: token ids with the boundaries of documents, sentences and words.
@@ -67,16 +71,25 @@ def prepare_corpus(
     qkv prepare corpus.txt --tokenizer tokenizer --out shards
     qkv prepare wiki-*.txt.xz news.jsonl.gz --tokenizer tokenizer --out shards
     qkv prepare my-field.txt --tokenizer qkv-mini --out shards
+    qkv prepare s3://bucket/wiki.txt --tokenizer qkv-mini --out s3://bucket/shards --cluster HOST:6379
 
+    FILE may be the URL of an object store; with --cluster, so may --out. A cluster writes the same bytes.
     FOLDER/sample.txt shows a sample of the tokens. --json prints the manifest.
     """
     from qkv.cli.terminal import fraction, print_json, say, say_encodings
     from qkv.data.corpus.prepare import prepare_corpus as prepared
+    from qkv.data.stores import place_of
 
     began = time.monotonic()
     cutter = load_tokenizer(tokenizer)
     say_encodings(corpus)
-    with fraction("preparing") as moved:
+    with ExitStack() as stack:
+        tasks: Tasks | None = None
+        if cluster is not None:
+            from qkv.data.corpus.cluster import cluster_tasks
+
+            tasks = stack.enter_context(cluster_tasks(cluster, out, workers, lambda text: say(text)))
+        moved = stack.enter_context(fraction("preparing"))
         manifest = prepared(
             corpus,
             cutter,
@@ -87,15 +100,17 @@ def prepare_corpus(
             field=field,
             overwrite=overwrite,
             progress=lambda now: moved(now.share, f"{now.documents:,} documents, {now.tokens:,} tokens"),
+            tasks=tasks,
         )
+    place = place_of(out)
     if as_json:
         print_json(manifest)
         return
     totals = manifest["totals"]
     say(
-        f"{out}: {totals['documents']:,} documents, {totals['sentences']:,} sentences, {totals['tokens']:,} tokens; "
+        f"{place}: {totals['documents']:,} documents, {totals['sentences']:,} sentences, {totals['tokens']:,} tokens; "
         f"{manifest['valid']['documents']:,} documents held out; {time.monotonic() - began:.1f} s. "
-        f"See {out / 'sample.txt'}."
+        f"See {place.rstrip('/')}/sample.txt."
     )
     for note in manifest["notes"]:
         say(f"note: {note}")

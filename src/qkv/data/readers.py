@@ -23,9 +23,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from qkv.data.stores import StoredFile, is_url, place_of
 from qkv.errors import InputError, did_you_mean, reading
 
 AnyPath = str | os.PathLike[str]
+TextFile = Path | StoredFile
 UNREADABLE = (EOFError, lzma.LZMAError, zlib.error, OSError)  # BadGzipFile is an OSError
 COMPRESSED = {".gz": "gzip", ".xz": "xz"}  # suffix → program that decompresses it
 _KINDS = (".txt", ".jsonl")
@@ -53,7 +55,7 @@ def stream_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Ite
     return (text for _, _, text in stream_placed_texts(paths, field))
 
 
-def stream_placed_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[tuple[Path, int, str]]:
+def stream_placed_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[tuple[TextFile, int, str]]:
     """Yield the texts of `stream_texts` with file and line number (from 1), for messages."""
     files = [check_text_file(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     return ((file, number, text) for file, kind in files for number, text in _texts(file, kind, field))
@@ -67,7 +69,7 @@ def numbered_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
     return _lines(check_file(path))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(path: TextFile) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         with open_bytes(path) as stream:
@@ -137,7 +139,7 @@ def _line(raw: bytes, number: int) -> str:
     return (line.removeprefix(BOM) if number == 1 else line).removesuffix("\n").removesuffix("\r")
 
 
-def unreadable_error(path: Path, number: int, error: Exception) -> InputError:
+def unreadable_error(path: TextFile, number: int, error: Exception) -> InputError:
     """Return the error for a file that cannot be read beyond line `number`."""
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return InputError(f"{path} cannot be read: {error.strerror}.")
@@ -147,7 +149,7 @@ def unreadable_error(path: Path, number: int, error: Exception) -> InputError:
     )
 
 
-def open_bytes(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
+def open_bytes(path: TextFile, packed: BinaryIO | None = None) -> BinaryIO:
     """Open a text file as UTF-8, decompressed and converted. `packed` is the open file, if its position is needed."""
     encoding = detect_encoding(path)
     stream = _open_unpacked(path, packed)
@@ -156,19 +158,19 @@ def open_bytes(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
     return io.BufferedReader(_Converted(path, stream, encoding), 1 << 17)
 
 
-def _open_unpacked(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
-    source = path if packed is None else packed
+def _open_unpacked(path: TextFile, packed: BinaryIO | None = None) -> BinaryIO:
+    source = packed if packed is not None else path if isinstance(path, Path) else path.open()
     if path.suffix.lower() == ".gz":
         return io.BufferedReader(cast(io.RawIOBase, gzip.open(source, "rb")), 1 << 17)
     if path.suffix.lower() == ".xz":
         return io.BufferedReader(cast(io.RawIOBase, lzma.open(source, "rb")), 1 << 17)
-    return open(path, "rb") if packed is None else packed
+    return path.open("rb") if packed is None else packed
 
 
 class _Converted(io.RawIOBase):
     """A stream in another encoding, read as UTF-8. Seeking backwards reads from the beginning again."""
 
-    def __init__(self, path: Path, stream: BinaryIO, encoding: str) -> None:
+    def __init__(self, path: TextFile, stream: BinaryIO, encoding: str) -> None:
         self._path, self._stream, self._encoding = path, stream, encoding
         self._restart()
 
@@ -234,6 +236,7 @@ ENCODINGS = {
 }
 """Codecs that `detect_encoding` returns, and their names for people."""
 _SAMPLE = 1 << 18  # bytes
+_MOST_OF_STORED = 1 << 24  # bytes of a file in a store that are read for it: all of a long one would take too long
 _FEWEST_NULS = 4  # in UTF-16 without a byte order mark
 _control = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 # letters of Western European languages and typographic signs. Others (š, ý, þ, ³ …) stand where Czech, Turkish, Polish
@@ -241,26 +244,29 @@ _control = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _WESTERN = set("àâäáãåæçèéêëìíîïñòóôöõøœùúûüßÀÂÄÁÃÅÆÇÈÉÊËÍÎÑÓÔÖØŒÙÚÛÜ‘’“”„–—…•€£«»°·´¿¡§©®™ºª½×±\xa0")
 
 
-def detect_encoding(path: Path) -> str:
+def detect_encoding(path: TextFile) -> str:
     """Return the encoding of a text file, a key of ENCODINGS; UTF-8 unless it is plainly another one.
 
     Looks at the first part of the file that is not ASCII. A file that fits none is left to the reader, which raises
     with line and byte.
     """
+    if isinstance(path, StoredFile):
+        return _detect_encoding(path, path.version(), _MOST_OF_STORED)
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             return UTF_8  # what is read of a pipe is gone
-        return _detect_encoding(path, found.st_mtime_ns, found.st_size)
+        return _detect_encoding(path, str(found.st_mtime_ns), found.st_size)
     except UNREADABLE:
         return UTF_8  # the reader raises
 
 
 @lru_cache(maxsize=256)
-def _detect_encoding(path: Path, time: int, size: int) -> str:
+def _detect_encoding(path: TextFile, version: str, most: int) -> str:
+    """`version` and `most`, the bytes to look at, belong to the key of the cache."""
     with _open_unpacked(path) as stream:
         first = True
-        while sample := stream.read(_SAMPLE):
+        while (sample := stream.read(_SAMPLE)) and (isinstance(path, Path) or stream.tell() <= most):
             if first and (sample.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in sample):
                 return _detect_utf16(sample) or UTF_8
             if not sample.isascii():
@@ -271,7 +277,7 @@ def _detect_encoding(path: Path, time: int, size: int) -> str:
 
 def encoding_note(path: AnyPath) -> str:
     """Return "read as GB18030", or "" for UTF-8."""
-    encoding = detect_encoding(Path(os.path.expanduser(path)))
+    encoding = detect_encoding(StoredFile(place_of(path)) if is_url(path) else Path(os.path.expanduser(path)))
     return "" if encoding == UTF_8 else f"read as {ENCODINGS[encoding]}"
 
 
@@ -364,7 +370,7 @@ def _is_cp1252(sample: bytes) -> bool:
 _PLAINLY = {"gb18030": _is_gb18030, "cp1252": _is_cp1252}
 
 
-def _texts(path: Path, kind: str, field: str) -> Iterator[tuple[int, str]]:
+def _texts(path: TextFile, kind: str, field: str) -> Iterator[tuple[int, str]]:
     if kind == ".txt":
         return _lines(path)
     return ((n, field_of(line, f"{path}, line {n}", field)) for n, line in _lines(path) if line.strip())
@@ -403,16 +409,21 @@ def _name(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def check_text_file(path: AnyPath) -> tuple[Path, str]:
-    """Check a path; return it and its kind, .txt or .jsonl."""
-    path = check_file(path)
-    kind = _kind(path)
+def check_text_file(path: AnyPath) -> tuple[TextFile, str]:
+    """Check a path or URL; return it and its kind, .txt or .jsonl."""
+    file: TextFile
+    if is_url(path):
+        file = StoredFile(place_of(path))
+        file.bytes()
+    else:
+        file = check_file(path)
+    kind = _kind(file)
     if kind.lower() not in _KINDS:
-        raise InputError(f"{path}: {kind or 'a name without suffix'} is not supported; use one of {SUPPORTED}.")
-    return path, kind.lower()
+        raise InputError(f"{file}: {kind or 'a name without suffix'} is not supported; use one of {SUPPORTED}.")
+    return file, kind.lower()
 
 
-def _kind(path: Path) -> str:
+def _kind(path: TextFile) -> str:
     """Return the suffix of the name, without that of compression."""
     return Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
 
@@ -429,7 +440,7 @@ def check_file(path: AnyPath) -> Path:
     return path
 
 
-def not_utf8_error(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:
+def not_utf8_error(path: TextFile, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:
     where = f"{path}, line {number}, byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8."
     if error.end == len(raw) and error.reason == "unexpected end of data":
         return InputError(f"{where} The file ends inside a character: it is truncated. Copy it again.")

@@ -8,19 +8,23 @@ What this file does NOT do: keep credentials or addresses. fsspec and its packag
 settings for those: environment variables, ~/.aws, ~/.config/fsspec.
 """
 
+import io
 import os
 import re
+import secrets
 import shutil
+import socket
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import replaced_file
+from qkv.files import locked, replaced_file
 
 AnyPlace = str | os.PathLike[str]
 _Buffer = bytes | memoryview
@@ -29,7 +33,10 @@ _Found = TypeVar("_Found")
 ANSWER = 60.0  # seconds within which a store answers a question
 _TRANSFER = 900.0  # and within which one object is read or written
 _url = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*):/(/?)(.*)", re.DOTALL)
+_draft = re.compile(r"(.*/)?\.[^/]+\.part")
 _LOCAL = ("file", "local")
+_LOCK = ".qkv-lock"
+_LOCK_SECONDS = 60.0
 _PACKAGES = dict(zip("s3 s3a gs gcs az abfs".split(), "s3fs s3fs gcsfs gcsfs adlfs adlfs".split(), strict=True))
 _BEFORE_GIVING_UP = {"connect_timeout": 10, "read_timeout": 60, "retries": {"max_attempts": 4}}  # of botocore
 
@@ -124,6 +131,18 @@ class Store(ABC):
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
 
+    @abstractmethod
+    def entries(self) -> list[str]:
+        """Return the names of files and folders directly in it, without drafts and the lock."""
+
+    @abstractmethod
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder if it is there."""
+
+    @abstractmethod
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep others from preparing files here at the same time, or raise."""
+
     def fetch(self, name: str, to: Path) -> None:
         """Copy a file to a local path; it appears there whole."""
         with replaced_file(to) as part, open(part, "wb") as out, self.stream(name) as stream:
@@ -159,7 +178,25 @@ class _Folder(Store):
         with reading(root):
             found = (root / check_name(under) if under else root).rglob("*")
             names = [path.relative_to(root).as_posix() for path in found if path.is_file()]
-        return sorted(name for name in names if not re.fullmatch(r"(.*/)?\.[^/]+\.part", name))
+        return sorted(name for name in names if name != _LOCK and not _draft.fullmatch(name))
+
+    def entries(self) -> list[str]:
+        with reading(self.where):
+            found = [path.name for path in Path(self.where).iterdir()] if Path(self.where).is_dir() else []
+        return sorted(name for name in found if name != _LOCK and not _draft.fullmatch(name))
+
+    def remove_folder(self, name: str) -> None:
+        with suppress(OSError):  # not there, or not empty
+            self._path(name).rmdir()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(self._path(_LOCK), lambda owner: _busy(self.where, owner)))
+            except OSError as error:
+                raise InputError(f"{self.where} cannot be written: {error.strerror or error}.") from error
+            yield
 
     def size(self, name: str) -> int | None:
         path = self._path(name)
@@ -212,7 +249,53 @@ class _Objects(Store):
             except FileNotFoundError:
                 return []
         before = len(self._root) + 1
-        return sorted(one[before:] for one in found)
+        return sorted(one[before:] for one in found if one[before:] != _LOCK)
+
+    def entries(self) -> list[str]:
+        with _reaching(self.where, "read"):
+            try:
+                self._files.invalidate_cache()
+                found: list[str] = _within(_TRANSFER, lambda: self._files.ls(self._root, detail=False))
+            except FileNotFoundError:
+                return []
+        names = {one.rstrip("/").rpartition("/")[2] for one in found}
+        return sorted(names - {_LOCK, ""})
+
+    def remove_folder(self, name: str) -> None:
+        """Most object stores have no folders but names; some (memory://) have both."""
+        with suppress(Exception):
+            _within(ANSWER, lambda: self._files.rmdir(self._path(name)))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold an object that is written again every few seconds: of a process that was killed it is soon too old."""
+        mine = f"{os.getpid()} on {socket.gethostname()} {secrets.token_hex(4)}"
+        if (owner := self._owner()) and not _has_ended(owner):
+            raise _busy(self.where, f"process {owner.rpartition(' ')[0]}")
+        ended = threading.Event()
+
+        def hold() -> None:
+            while not ended.wait(_LOCK_SECONDS / 4):
+                with suppress(InputError):  # a store that is away for a moment
+                    self.write_text(_LOCK, f"{mine}\n{time.time():.0f}\n")
+
+        self.write_text(_LOCK, f"{mine}\n{time.time():.0f}\n")
+        if self._owner() != mine:  # two began at the same moment
+            raise _busy(self.where, f"process {(self._owner() or '').rpartition(' ')[0]}")
+        threading.Thread(target=hold, daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
+            with suppress(InputError):
+                self.remove(_LOCK)
+
+    def _owner(self) -> str | None:
+        """Return who holds the lock, by a fresh object."""
+        if not self.exists(_LOCK):
+            return None
+        owner, _, moment = self.read(_LOCK).decode().strip().partition("\n")
+        return owner if time.time() - float(moment or 0) < _LOCK_SECONDS else None
 
     def size(self, name: str) -> int | None:
         with _reaching(self.at(name), "read"):
@@ -224,6 +307,27 @@ class _Objects(Store):
                 _within(ANSWER, lambda: self._files.rm_file(self._path(name)))
             except FileNotFoundError:
                 return
+
+
+def _has_ended(owner: str) -> bool:
+    """Whether the process that held a lock was on this machine and is no more."""
+    process, host = owner.split(" ")[0], owner.split(" ")[2]
+    if host != socket.gethostname() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _busy(where: str, owner: str) -> InputError:
+    return InputError(
+        f"Another process works on {where} ({owner or 'just started'}). Wait for it, or stop it; or give another "
+        f"folder. In an object store, the lock of a killed process ends after {_LOCK_SECONDS:.0f} seconds."
+    )
 
 
 @dataclass(frozen=True)
@@ -268,10 +372,47 @@ class StoredFile:
             return found
 
 
+class _Reader(io.RawIOBase):
+    """An object as a stream whose errors are ours, also those in the middle of a file."""
+
+    def __init__(self, files: Any, path: str, url: str) -> None:
+        self._url, self._at = url, 0
+        with _reaching(url, "read"):
+            self._stream = _within(ANSWER, lambda: files.open(path, "rb", block_size=1 << 22))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _reaching(self._url, "read"):
+            data = _within(_TRANSFER, lambda: self._read(len(buffer)))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _read(self, size: int) -> bytes:
+        self._stream.seek(self._at)  # all who have opened a file of memory:// share one position
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        before = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._stream.size}[whence]
+        self._at = before + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
 def _open_object(files: Any, path: str, url: str) -> BinaryIO:
-    with _reaching(url, "read"):
-        stream: BinaryIO = _within(ANSWER, lambda: files.open(path, "rb", block_size=1 << 22))
-        return stream
+    return io.BufferedReader(_Reader(files, path, url), 1 << 20)
 
 
 def _size(files: Any, path: str) -> int | None:

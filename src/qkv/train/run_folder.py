@@ -4,10 +4,9 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from qkv.config import read_toml
 from qkv.errors import InputError, reading
-from qkv.files import read_object, replaced_folder, sha256_of, to_json, write_text
+from qkv.files import locked, read_object, replaced_folder, sha256_of, to_json, write_text
 from qkv.train.device import peak_memory
 
 # --- Checkpoints: written atomically, verified before use, the previous one kept; and the mean of the last ones.
@@ -275,39 +274,15 @@ LOCK = ".lock"
 @contextmanager
 def lock_run(run: Path) -> Iterator[None]:
     """Keep others from working on this run at the same time. The lock ends with the process, however that ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
+
+    def busy(owner: str) -> InputError:
+        return InputError(
+            f"Another process works on {run} ({owner or 'just started'}). Wait for it, or stop it; to train another "
+            "model, give another folder."
+        )
+
+    with locked(run / LOCK, busy):
         yield
-        return
-    run.mkdir(parents=True, exist_ok=True)
-    while True:
-        file = (run / LOCK).open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with file:
-                file.seek(0)
-                raise InputError(
-                    f"Another process works on {run} ({file.read().strip() or 'just started'}). Wait for it, or stop "
-                    "it; to train another model, give another folder."
-                ) from None
-        except OSError:  # a file system without locks
-            with file:
-                yield
-            return
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), os.stat(run / LOCK)):
-                break
-        file.close()  # the one who had it has just removed it
-    with file:
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        try:
-            yield
-        finally:
-            (run / LOCK).unlink(missing_ok=True)
 
 
 def remove_drafts(run: Path) -> None:

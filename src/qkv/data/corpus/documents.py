@@ -7,6 +7,10 @@
 A block ends between documents, or between the lines of a document that is larger than a block. Block boundaries depend
 only on the file, so reading can resume at any of them. Reading a block and parsing it are separate steps, so that
 several processes can parse.
+
+A section is some blocks of a file: it begins with the first document after a multiple of 8 MB. In a plain file that can
+be found without reading what is before it, so several machines can read one file, each its part of one section. A file
+that is compressed, or not in UTF-8, is one part, read from its beginning.
 """
 
 import os
@@ -14,38 +18,55 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from qkv.data.readers import (
     BOM,
+    COMPRESSED,
     UNREADABLE,
+    UTF_8,
     AnyPath,
+    TextFile,
     check_text_file,
+    detect_encoding,
     field_of,
     not_utf8_error,
     open_bytes,
     unreadable_error,
 )
+from qkv.data.stores import StoredFile
 from qkv.errors import InputError
 
 BLOCK_BYTES = 1 << 19
+SECTION_BLOCKS = 16  # of full length in a section
 _Fault = Callable[[str, int, str], None]  # called with the kind of a fault, its line, and a message
 _LONGEST_LINE = 1 << 26  # bytes; bounds memory
 
 _blank_lines = re.compile(r"(?:[^\S\n]*\n)*")
 _blank = re.compile(r"\n(?:[^\S\n]*\n)+")
+_document_end = re.compile(rb"\n\r?\n")
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    path: Path
+    path: TextFile
     kind: str  # .txt or .jsonl
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
-        return self.path.stat().st_size
+        """Bytes on disk or in the store."""
+        return self.path.bytes() if isinstance(self.path, StoredFile) else self.path.stat().st_size
+
+    @property
+    def version(self) -> int | str:
+        """What changes when the file is written again."""
+        return self.path.version() if isinstance(self.path, StoredFile) else self.path.stat().st_mtime_ns
+
+    def parts(self, size: int = BLOCK_BYTES) -> int:
+        """Return the number of its parts, for blocks of `size`; some may be empty."""
+        if self.path.suffix.lower() in COMPRESSED or detect_encoding(self.path) != UTF_8:
+            return 1
+        return max(1, -(-self.size // (size * SECTION_BLOCKS)))
 
 
 @dataclass(frozen=True)
@@ -90,29 +111,116 @@ def read_blocks(
         place = CorpusPosition(number + 1)
 
 
+def read_part(source: SourceFile, number: int, part: int, size: int = BLOCK_BYTES, line: int = 1) -> Iterator[Block]:
+    """Yield the blocks of one part of the file that is the `number`th source, whose first line is `line`."""
+    if source.parts(size) == 1:
+        for after, data, _ in _cuts(source, CorpusPosition(number), size):
+            yield Block(_before(after, data), after, source, data, 1.0)
+        return
+    mark = part * SECTION_BLOCKS * size
+    try:
+        with source.path.open("rb") as stream:
+            window = _Window(stream, max(0, mark - 2))
+            begin = _border(window, source.kind, mark, size) if mark else 0
+            if begin is not None:
+                for after, data in _blocks(source, window, CorpusPosition(number, begin, line), size, mark, one=True):
+                    yield Block(_before(after, data), after, source, data, 1.0)
+    except UNREADABLE as error:
+        raise unreadable_error(source.path, line, error) from error
+
+
+def _before(after: CorpusPosition, data: bytes) -> CorpusPosition:
+    return CorpusPosition(after.source, after.offset - len(data), after.line - data.count(b"\n"))
+
+
+def count_lines(source: SourceFile, end: int) -> int:
+    """Count the line ends of a plain file before an offset."""
+    with source.path.open("rb") as stream:
+        return sum(stream.read(min(1 << 20, end - at)).count(b"\n") for at in range(0, end, 1 << 20))
+
+
 def _cuts(source: SourceFile, place: CorpusPosition, size: int) -> Iterator[tuple[CorpusPosition, bytes, int]]:
     """Yield the blocks of one file: end position, data, and bytes read from disk so far."""
+    mark = place.offset // (SECTION_BLOCKS * size) * SECTION_BLOCKS * size
     try:
-        with open(source.path, "rb") as packed, open_bytes(source.path, packed) as stream:
-            stream.seek(place.offset)
-            data, wanted = b"", size
-            while True:
-                data += stream.read(wanted - len(data))
-                at_end = len(data) < wanted
-                cut = len(data) if at_end else _cut(data, source.kind)
-                if cut:
-                    place = CorpusPosition(place.source, place.offset + cut, place.line + data.count(b"\n", 0, cut))
-                    yield place, data[:cut], packed.tell()
-                if at_end:
-                    return
-                data, wanted = data[cut:], size if cut else wanted + size
-                if wanted > _LONGEST_LINE:
-                    raise InputError(
-                        f"{source.path}, line {place.line} is longer than {_LONGEST_LINE >> 20} MB, which is the "
-                        "limit. Put each paragraph (.txt) or document (.jsonl) on its own line."
-                    )
+        with source.path.open("rb") as packed, open_bytes(source.path, packed) as stream:
+            window = _Window(stream, max(0, mark - 2))
+            for after, data in _blocks(source, window, place, size, mark):
+                place = after
+                yield place, data, place.offset if stream is packed else packed.tell()
     except UNREADABLE as error:
         raise unreadable_error(source.path, place.line, error) from error
+
+
+class _Window:
+    """The bytes of a stream from some offset on, as far as they are wanted."""
+
+    def __init__(self, stream: BinaryIO, begin: int) -> None:
+        stream.seek(begin)
+        self._stream, self._begin, self._data = stream, begin, b""
+
+    def get(self, begin: int, end: int) -> bytes:
+        """Return the bytes from `begin` to `end`, or to the end of the file."""
+        if (missing := end - self._begin - len(self._data)) > 0:
+            self._data += self._stream.read(missing)
+        return self._data[begin - self._begin : end - self._begin]
+
+    def forget(self, before: int) -> None:
+        self._data = self._data[before - self._begin :]
+        self._begin = before
+
+
+def _border(window: _Window, kind: str, mark: int, size: int) -> int | None:
+    """Return where the section of a mark begins, None for the end of the file.
+
+    That is the first beginning of a document at or after the mark, or of a line if there is none within a block.
+    """
+    before = mark - 2  # a document may begin at the mark itself
+    for length in range(1 << 16, _LONGEST_LINE + (1 << 17), 1 << 16):
+        data = window.get(before, before + length)
+        if kind == ".txt" and (found := _document_end.search(data[: size + 2])):
+            return before + found.end()
+        if kind == ".jsonl" or len(data) >= size + 2 or len(data) < length:
+            if (line := data.find(b"\n", 1)) >= 0:
+                return before + line + 1
+            if len(data) < length:
+                break
+    return None  # or the line is too long, which is an error when it is read
+
+
+def _blocks(
+    source: SourceFile, window: _Window, place: CorpusPosition, size: int, mark: int, one: bool = False
+) -> Iterator[tuple[CorpusPosition, bytes]]:
+    """Yield the blocks from `place` in the section of `mark`, or in the one before it: end position and data.
+
+    Only that section if `one`, else to the end of the file.
+    """
+    step = SECTION_BLOCKS * size
+    if one or mark == 0 or ((begin := _border(window, source.kind, mark, size)) is not None and begin <= place.offset):
+        mark += step
+    end: int | None = None  # of the section, once it is near; None: it is far, or it is that of the file
+    is_near, wanted = False, size
+    while True:
+        if not is_near and place.offset + wanted > mark:
+            end, is_near = _border(window, source.kind, mark, size), True
+        stop = place.offset + wanted
+        data = window.get(place.offset, stop if end is None else min(stop, end))
+        at_end = len(data) < wanted
+        cut = len(data) if at_end else _cut(data, source.kind)
+        if cut:
+            place = CorpusPosition(place.source, place.offset + cut, place.line + data.count(b"\n", 0, cut))
+            window.forget(min(place.offset, mark - 2))
+            yield place, data[:cut]
+        if at_end and (end is None or one):
+            return
+        if at_end:
+            mark, end, is_near = mark + step, None, False
+        wanted = size if cut or at_end else wanted + size
+        if wanted > _LONGEST_LINE:
+            raise InputError(
+                f"{source.path}, line {place.line} is longer than {_LONGEST_LINE >> 20} MB, which is the "
+                "limit. Put each paragraph (.txt) or document (.jsonl) on its own line."
+            )
 
 
 def _cut(data: bytes, kind: str) -> int:

@@ -9,19 +9,23 @@ their tokens.
 """
 
 import hashlib
+import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from qkv.data.corpus.documents import BLOCK_BYTES, SourceFile, open_sources, read_blocks
-from qkv.data.corpus.shards import CORPUS_PARTS, MANIFEST, STATE, Shards, hash_of
-from qkv.data.corpus.workers import EncodedBlock, EncodeJob, encode_blocks
-from qkv.data.corpus.writer import TOKEN_COUNTS_FILE, Writer, manifest_of
-from qkv.data.readers import AnyPath
+from qkv.data.corpus.parts import WORK, PartsJob, Tasks, prepare_parts, remove_parts
+from qkv.data.corpus.shards import CORPUS_PARTS, MANIFEST, STATE, Shards, hash_of, pack_arrays, write_arrays
+from qkv.data.corpus.workers import EncodeJob, encode_blocks
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE, Writer, manifest_of, sample_of, token_counts
+from qkv.data.readers import AnyPath, TextFile
+from qkv.data.stores import Store, open_store
 from qkv.errors import InputError
 from qkv.files import read_object, to_json, write_text
 from qkv.text.segmenter import Cut, is_installed
@@ -29,37 +33,13 @@ from qkv.text.segmenter import find_segmenter as segmenter_of
 from qkv.text.tokenizer import Tokenizer
 
 HEADING = "The first sentences of the corpus, as they are written and as pieces. A word begins at each |\n\n"
-INVISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}  # a character tokenizer has these as tokens
-
-
-def sample_of(result: EncodedBlock, tokenizer: Tokenizer, name: str) -> str:
-    """Format the first sentences of a file, with blank lines between documents."""
-    lines = [f"# {name}"]
-    document_begins = {0, *accumulate(result.documents.tolist())}
-    begin = 0
-    for number, (text, length) in enumerate(zip(result.sample, result.sentences.tolist(), strict=False)):
-        tokens = result.tokens[begin : begin + length].tolist()
-        starts = result.word_starts[begin : begin + length].tolist()
-        if number in document_begins:
-            lines.append("")
-        lines += [" ".join(text.split()), "    " + pieces([tokenizer.token(id) for id in tokens], starts)]
-        begin += length
-    return "\n".join(lines) + "\n\n"
-
-
-def pieces(tokens: list[str], starts: list[bool]) -> str:
-    """
-    >>> pieces(["un", "##happy", "北", "京", "。"], [True, False, True, False, True])
-    '| un ##happy | 北 京 | 。'
-    """
-    marked = zip(("| " if start else "" for start in starts), tokens, strict=True)
-    return " ".join(mark + INVISIBLE.get(token, token) for mark, token in marked)
-
 
 SHARD_TOKENS = 1 << 22
 _SMALL = 1 << 23  # bytes of sources below which one process is faster
 SAMPLED = 8  # files in the sample
 SAMPLE, TOKENIZER = "sample.txt", "tokenizer"
+IN_PARTS = "in parts"
+"""Field of the state of an unfinished preparation by tasks."""
 _OURS = ("shard-*.safetensors", "valid-*.safetensors", TOKEN_COUNTS_FILE, SAMPLE, STATE, MANIFEST)
 
 
@@ -95,6 +75,7 @@ def prepare_corpus(
     field: str = "text",
     overwrite: bool = False,
     progress: Callable[[PrepareProgress], None] | None = None,
+    tasks: Tasks | None = None,
 ) -> dict[str, Any]:
     """Prepare files for training and return the manifest; a finished preparation is unchanged.
 
@@ -102,30 +83,84 @@ def prepare_corpus(
     tokenizer's own, or else rjieba if installed. `hold_out` is the share of documents held out for evaluation.
     `workers` is the number of processes; 1, or a segmenter that another process cannot import, uses this process only.
     `overwrite` removes an earlier preparation in `out`; without it, one from other files or settings is an error.
+    With `tasks`, the work is done in parts wherever those run (parts.py), and `out` may be the URL of a store.
     """
     files = open_sources(paths)
     _check(files, workers, hold_out, shard_tokens, block_bytes)
     cut, name = _choose_segmenter(segmenter, tokenizer)
     job = EncodeJob.of(tokenizer, cut, field)
-    workers = _workers(workers, job, files)
-    made_from = _describe_origin(files, tokenizer, _Settings(name, hold_out, shard_tokens, block_bytes, field))
-    folder = Path(out)
-    made = [one for one in (folder, *folder.parents) if not one.exists()]  # to remove again if there is no text
-    begun = _resume_state(folder, made_from, files, overwrite)
-    if MANIFEST in begun:
-        return begun[MANIFEST]
-    writer = Writer(folder, hold_out, shard_tokens)
+    settings = _Settings(name, hold_out, shard_tokens, block_bytes, field)
+    if tasks is None:
+        workers = _workers(workers, job, files)
+    elif not job.travels():
+        raise InputError("the segmenter cannot be imported by other machines. Put the function into a module.")
+    store = open_store(out)
+    if not (store.is_local or tasks):
+        raise InputError(
+            f"{store} is in an object store, where only a cluster writes. Add --cluster ADDRESS; --cluster local is "
+            "this machine alone."
+        )
+    made_from = _describe_origin(files, tokenizer, settings)
+    folder = Path(store.where)
+    made = [one for one in (folder, *folder.parents) if store.is_local and not one.exists()]  # to remove if it is empty
+    if store.is_local:
+        _make_folder(folder)
+    try:
+        with store.lock():
+            begun = _resume_state(store, made_from, files, overwrite, tasks is not None)
+            if MANIFEST in begun:
+                return begun[MANIFEST]
+            if tasks is not None:
+                parts = PartsJob(
+                    store.where if not store.is_local else str(folder.resolve()),
+                    hashlib.sha256(to_json([made_from, _versions(files)]).encode()).hexdigest(),
+                    job,
+                    tuple(SourceFile(_absolute(source.path), source.kind) for source in files),
+                    tuple(source.size for source in files),
+                    tokenizer.size,
+                    hold_out,
+                    shard_tokens,
+                    block_bytes,
+                )
+                return _in_parts(parts, tasks, made_from, tokenizer, files, progress)
+            return _in_order(folder, begun, made_from, tokenizer, files, settings, job, workers or 1, progress)
+    except _NoTextError:
+        with suppress(OSError):  # not empty
+            for one in made:
+                one.rmdir()
+        raise InputError(
+            f"there is no text in {', '.join(str(source.path) for source in files)}: nothing to prepare."
+        ) from None
+
+
+class _NoTextError(Exception):
+    """Nothing was found in the files."""
+
+
+def _in_order(
+    folder: Path,
+    begun: dict[str, Any],
+    made_from: dict[str, Any],
+    tokenizer: Tokenizer,
+    files: Sequence[SourceFile],
+    settings: _Settings,
+    job: EncodeJob,
+    workers: int,
+    progress: Callable[[PrepareProgress], None] | None,
+) -> dict[str, Any]:
+    """Prepare block after block, by processes of this machine."""
+    writer = Writer(folder, settings.hold_out, settings.shard_tokens)
     if begun:
         writer.go_on(begun)
     samples: list[str] = begun.get("samples", [])
 
     def keep() -> None:
-        state = {**made_from, "modified": _modification_time(files), "samples": samples, **writer.state()}
+        state = {**made_from, "modified": _versions(files), "samples": samples, **writer.state()}
         write_text(folder / STATE, to_json(state))
 
     keep()
     tokenizer.save(folder / TOKENIZER)
-    with closing(encode_blocks(job, read_blocks(files, writer.place, block_bytes), workers)) as results:
+    with closing(encode_blocks(job, read_blocks(files, writer.place, settings.block_bytes), workers)) as results:
         for block, result in results:
             if result.sample and block.place.offset == 0 and len(samples) < SAMPLED:
                 samples.append(sample_of(result, tokenizer, block.source.path.name))
@@ -136,15 +171,55 @@ def prepare_corpus(
                 progress(PrepareProgress(block.share, writer.counts["bytes"], writer.documents, writer.tokens))
     writer.write()
     if not writer.documents:
-        _remove(folder)
-        with suppress(OSError):  # not empty
-            for one in made:
-                one.rmdir()
-        raise InputError(f"there is no text in {', '.join(str(source.path) for source in files)}: nothing to prepare.")
-    manifest = manifest_of(made_from, writer, tokenizer)
+        _remove(open_store(folder))
+        raise _NoTextError
+    written = {part.name: part.shards for part in writer.parts}
+    counts = token_counts(folder, written["train"], tokenizer.size)
+    write_arrays(folder / TOKEN_COUNTS_FILE, {"counts": counts})
+    manifest = manifest_of(made_from, written, writer.counts, counts, tokenizer)
     write_text(folder / MANIFEST, to_json(manifest))
     (folder / STATE).unlink(missing_ok=True)
     return manifest
+
+
+def _in_parts(
+    job: PartsJob,
+    tasks: Tasks,
+    made_from: dict[str, Any],
+    tokenizer: Tokenizer,
+    files: Sequence[SourceFile],
+    progress: Callable[[PrepareProgress], None] | None,
+) -> dict[str, Any]:
+    """Prepare in parts, by tasks that may run on other machines."""
+    store = open_store(job.out)
+    versions = _versions(files)
+    store.write_text(STATE, to_json({**made_from, "modified": versions, IN_PARTS: True}))
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save(Path(folder) / TOKENIZER)
+        for file in sorted((Path(folder) / TOKENIZER).iterdir()):
+            store.put(f"{TOKENIZER}/{file.name}", file)
+
+    def done(share: float, totals: dict[str, int]) -> None:
+        if progress is not None:
+            progress(PrepareProgress(share, totals["bytes"], totals["filled"], totals["tokens"]))
+
+    made = prepare_parts(job, tasks, done, SAMPLED)
+    if not (made.shards["train"] or made.shards["valid"]):
+        _remove(store)
+        raise _NoTextError
+    if _versions(files) != versions:
+        raise InputError(f"the files have changed while {store} was prepared from them. Start again with --overwrite.")
+    store.write_text(SAMPLE, HEADING + "".join(made.samples))
+    store.write(TOKEN_COUNTS_FILE, pack_arrays({"counts": made.token_counts})[0])
+    manifest = manifest_of(made_from, made.shards, made.counts, made.token_counts, tokenizer)
+    store.write_text(MANIFEST, to_json(manifest))
+    store.remove(STATE)
+    remove_parts(store)
+    return manifest
+
+
+def _absolute(path: TextFile) -> TextFile:
+    return path.resolve() if isinstance(path, Path) else path
 
 
 def _describe_origin(files: Sequence[SourceFile], tokenizer: Tokenizer, settings: _Settings) -> dict[str, Any]:
@@ -211,62 +286,97 @@ def _describe_file(source: SourceFile) -> dict[str, Any]:
     """Identify a file by name, size and the hash of 17 samples spread over it."""
     size = source.size
     digest = hashlib.sha256()
-    with open(source.path, "rb") as stream:
+    with source.path.open("rb") as stream:
         for piece in range(17):
             stream.seek(max(0, size - (1 << 16)) * piece // 16)
             digest.update(stream.read(1 << 16))
     return {"name": source.path.name, "bytes": size, "sampled_sha256": digest.hexdigest()}
 
 
-def _modification_time(files: Sequence[SourceFile]) -> list[int]:
-    return [source.path.stat().st_mtime_ns for source in files]
+def _versions(files: Sequence[SourceFile]) -> list[int | str]:
+    return [source.version for source in files]
 
 
-def _resume_state(
-    folder: Path, made_from: dict[str, Any], files: Sequence[SourceFile], overwrite: bool
-) -> dict[str, Any]:
-    """Return what an earlier run left in the folder: {}, its state, or {MANIFEST: its manifest}."""
+def _make_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file. Give the name of a folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for draft in (*folder.glob(".*.part"), *(folder / TOKENIZER).glob(".*.part")):
-            # left by a killed run
-            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
-        held = sorted(one.name for one in folder.iterdir())
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror or error}.") from error
+
+
+def _resume_state(
+    store: Store, made_from: dict[str, Any], files: Sequence[SourceFile], overwrite: bool, in_parts: bool
+) -> dict[str, Any]:
+    """Return what an earlier run left in the folder: {}, its state, or {MANIFEST: its manifest}."""
+    held = store.entries()
     left = MANIFEST if MANIFEST in held else STATE
     if held and left not in held:
-        raise InputError(f"{folder} already holds other files, such as {held[0]}. Give a new or an empty folder.")
+        raise InputError(f"{store} already holds other files, such as {held[0]}. Give a new or an empty folder.")
+    if store.is_local:
+        _remove_drafts(Path(store.where))
     if held and overwrite:
-        _remove(folder)
+        _remove(store)
         return {}
     if not held:
         return {}
-    found = read_object(folder / left)
+    found = _read_state(store, left)
     changed = [key for key in ("sources", "tokenizer") if found.get(key) != made_from[key]]
     changed += [key for key, value in made_from["settings"].items() if found.get("settings", {}).get(key) != value]
-    if left == STATE and found.get("modified") != _modification_time(files):
+    if left == STATE and found.get("modified") != _versions(files):
         changed.append("sources")
-    if changed and left == STATE and not any(found.get("shards", {}).values()):
-        _remove(folder)  # no shard was written yet
+    nothing_yet = not any(found.get("shards", {}).values()) and not store.names(WORK)
+    if left == STATE and nothing_yet and (changed or in_parts != (IN_PARTS in found)):
+        _remove(store)
         return {}
     if changed:
         raise InputError(
-            f"{folder} was {'prepared' if left == MANIFEST else 'started'} from something else: other "
+            f"{store} was {'prepared' if left == MANIFEST else 'started'} from something else: other "
             f"{', '.join(dict.fromkeys(changed))}. Give another folder, or overwrite this one with --overwrite."
         )
+    if left == STATE and in_parts != (IN_PARTS in found):
+        how = "without" if in_parts else "with"
+        raise InputError(f"{store} was started {how} --cluster. Resume it in the same way, or add --overwrite.")
     if left == STATE:
         return found
-    for part in CORPUS_PARTS:
-        Shards.open(folder, part)  # raises if a file is missing
+    remove_parts(store)  # of a run that was killed after its last file
+    if store.is_local:
+        for part in CORPUS_PARTS:
+            Shards.open(store.where, part)  # raises if a file is missing
+    else:
+        there = set(store.names())
+        for name in (shard["file"] for part in CORPUS_PARTS for shard in found[part]["shards"]):
+            if name not in there:
+                raise InputError(f"{store.at(name)} is missing. Prepare the corpus again (--overwrite).")
     return {MANIFEST: found}
 
 
-def _remove(folder: Path) -> None:
+def _read_state(store: Store, name: str) -> dict[str, Any]:
+    if store.is_local:
+        return read_object(Path(store.where) / name)
+    try:
+        found: dict[str, Any] = json.loads(store.read(name))
+        return found
+    except ValueError as error:
+        raise InputError(f"{store.at(name)} is damaged: {error}. Prepare the corpus again (--overwrite).") from None
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove what a killed run left."""
+    try:
+        for place in (folder, folder / TOKENIZER, folder / WORK):
+            for draft in place.glob(".*.part"):
+                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}.") from error
+
+
+def _remove(store: Store) -> None:
     """Remove all files of a preparation and no others; the files that identify the folder last."""
-    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
-    for pattern in _OURS:
-        for file in folder.glob(pattern):
-            file.unlink()
+    remove_parts(store)
+    ours = store.names(TOKENIZER)
+    ours += [name for name in store.entries() if any(fnmatch(name, pattern) for pattern in _OURS)]
+    for name in sorted(ours, key=lambda name: name in (STATE, MANIFEST)):
+        store.remove(name)
+    store.remove_folder(TOKENIZER)

@@ -59,8 +59,8 @@ class _Written(NamedTuple):
     sha256: str
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Written:
-    """Write arrays of one dimension atomically; the widest types first, so that all are aligned."""
+def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[bytes | memoryview], _Written]:
+    """Return the content of a file of arrays of one dimension; the widest types first, so that all are aligned."""
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     types = {np.dtype(kind): name for name, kind in _TYPES.items()}
     header: dict[str, Any] = {}
@@ -72,18 +72,36 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Written:
     text += b" " * (-len(text) % 8)
     digest = hashlib.sha256()
     pieces: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
-    pieces += [np.ascontiguousarray(array).data for _, array in ordered]
+    pieces += [memoryview(np.ascontiguousarray(array)).cast("B") for _, array in ordered if len(array)]
+    for piece in pieces:
+        digest.update(piece)
+    return pieces, _Written(8 + len(text) + end, digest.hexdigest())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Written:
+    """Write such a file atomically."""
+    pieces, written = pack_arrays(arrays)
     with replaced_file(path) as part, open(part, "wb") as stream:
         for piece in pieces:
-            digest.update(piece)
             stream.write(piece)
-    return _Written(8 + len(text) + end, digest.hexdigest())
+    return written
 
 
 def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Map the arrays of a file into memory, by name."""
     try:
-        content = np.asarray(np.memmap(path, np.uint8, "r"))
+        return unpack_arrays(np.asarray(np.memmap(path, np.uint8, "r")), str(path))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except InputError:
+        raise
+    except ValueError as error:  # an empty file cannot be mapped
+        raise _damaged(str(path), error) from error
+
+
+def unpack_arrays(content: NDArray[np.uint8], path: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays in the content of a file, by name, without copying them."""
+    try:
         begin = 8 + int.from_bytes(content[:8].tobytes(), "little")
         header = json.loads(content[8:begin].tobytes())
         arrays = {}
@@ -93,10 +111,12 @@ def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
             if [len(arrays[name])] != entry["shape"]:
                 raise ValueError(f"{name} is truncated")
         return arrays
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is damaged: {error}. Prepare the corpus again.") from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> InputError:
+    return InputError(f"{path} is damaged: {error}. Prepare the corpus again.")
 
 
 SHARDS_FORMAT = "qkv shards 1"

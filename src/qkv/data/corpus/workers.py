@@ -79,9 +79,12 @@ class EncodedBlock:
     sample: list[str]  # the first sentences as text
 
 
-class _Worker:
+class BlockEncoder:
+    """Encodes blocks, by the job."""
+
     def __init__(self, job: EncodeJob) -> None:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(job.tokenizer), job.kind, segmenter=job.words)
+        self.tokenizer = tokenizer
         self._field = job.field
         self._keeps_white_space = keeps_white_space(tokenizer)
         self._type: type[np.unsignedinteger] = token_type(tokenizer.size)
@@ -143,7 +146,7 @@ def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:
 def encode_blocks(job: EncodeJob, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, EncodedBlock]]:
     """Yield every block with its result, in order, with only a few blocks in progress at a time."""
     if workers == 1:
-        worker = _Worker(job)
+        worker = BlockEncoder(job)
         for block in blocks:
             yield block, worker(block)
         return
@@ -244,7 +247,7 @@ def serve_blocks() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the output of a segmenter out of the answers
     questions = sys.stdin.buffer
-    worker: _Worker | None = None
+    worker: BlockEncoder | None = None
     job: EncodeJob = pickle.load(questions)
     while True:
         try:
@@ -253,7 +256,7 @@ def serve_blocks() -> None:
             return
         answer: EncodedBlock | Exception
         try:
-            worker = worker or _Worker(job)
+            worker = worker or BlockEncoder(job)
             answer = worker(block)
         except InputError as error:
             answer = error

@@ -10,6 +10,7 @@ training text; the embeddings of all others are not trained.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.data.corpus.documents import Block, CorpusPosition
-from qkv.data.corpus.shards import SHARDS_FORMAT, map_arrays, write_arrays
+from qkv.data.corpus.shards import SHARDS_FORMAT, map_arrays, pack_arrays, write_arrays
 from qkv.data.corpus.workers import EncodedBlock
+from qkv.data.stores import Store
 from qkv.text.languages import COUNTED_LANGUAGES, language_shares
 from qkv.text.tokenizer import Tokenizer
 
@@ -56,6 +58,7 @@ class _Part:
 
     name: str
     shards: list[dict[str, Any]] = field(default_factory=list)
+    earlier: int = 0  # shards that somebody else writes
     # data of the next shard:
     tokens: list[NDArray[Any]] = field(default_factory=list)
     word_starts: list[NDArray[np.bool_]] = field(default_factory=list)
@@ -76,21 +79,25 @@ class _Part:
             self.goes_on = True
         self.documents += documents
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path | Store) -> None:
         """Write one shard with all data, and clear it."""
         if not self.tokens:
             return
-        file = folder / f"{_NAMES[self.name]}-{len(self.shards):05d}.safetensors"
+        file = f"{_NAMES[self.name]}-{self.earlier + len(self.shards):05d}.safetensors"
         arrays = {
             "tokens": np.concatenate(self.tokens),
             "word_starts": np.packbits(np.concatenate(self.word_starts), bitorder="little"),
             "sentences": _offsets(np.concatenate(self.sentences)),
             "documents": _offsets(np.array(self.documents)),
         }
-        written = write_arrays(file, arrays)
+        if isinstance(folder, Path):
+            written = write_arrays(folder / file, arrays)
+        else:
+            pieces, written = pack_arrays(arrays)
+            folder.write(file, pieces)
         self.shards.append(
             {
-                "file": file.name,
+                "file": file,
                 "bytes": written.bytes,
                 "sha256": written.sha256,
                 "tokens": len(arrays["tokens"]),
@@ -102,15 +109,9 @@ class _Part:
         )
         self.tokens, self.word_starts, self.sentences, self.documents, self.goes_on = [], [], [], [], False
 
-    def totals(self) -> dict[str, int]:
-        """Return totals over all shards; a document in several shards counts once."""
-        sums = {key: sum(shard[key] for shard in self.shards) for key in ("documents", "sentences", "tokens", "words")}
-        sums["documents"] -= sum(shard["goes_on"] for shard in self.shards)
-        return sums
-
 
 class Writer:
-    def __init__(self, folder: Path, hold_out: float, shard_tokens: int) -> None:
+    def __init__(self, folder: Path | Store, hold_out: float, shard_tokens: int) -> None:
         self.folder, self.hold_out, self.shard_tokens = folder, hold_out, shard_tokens
         self.parts = [_Part("train"), _Part("valid")]
         self.place = CorpusPosition()  # beginning of the next block
@@ -122,8 +123,20 @@ class Writer:
 
     def add(self, block: Block, result: EncodedBlock) -> bool:
         """Add a block; return True if this filled a shard and everything was written to disk."""
-        goes_on = block.goes_on and self.within is not None and bool(result.documents[0])
-        part_of_document = self._parts_of(result.documents, block.goes_on)
+        self.place = block.after
+        for key, count in zip(self.counts, (len(block.data), result.characters, *result.letters), strict=True):
+            self.counts[key] += int(count)
+        self.tokens += len(result.tokens)
+        self.add_tokens(result, block.goes_on)
+        if self._held < self.shard_tokens:
+            return False
+        self.write()
+        return True
+
+    def add_tokens(self, result: EncodedBlock, block_goes_on: bool) -> None:
+        """Divide the documents of a block among the parts."""
+        goes_on = block_goes_on and self.within is not None and bool(result.documents[0])
+        part_of_document = self._parts_of(result.documents, block_goes_on)
         part_of_sentence = np.repeat(part_of_document, result.documents)
         part_of_token = np.repeat(part_of_sentence, result.sentences)
         for number, part in enumerate(self.parts):
@@ -132,15 +145,7 @@ class Writer:
                 part.add(result.tokens[mine], result.word_starts[mine], sentences)
                 documents = result.documents[part_of_document == number].tolist()
                 part.add_documents(documents, goes_on and part_of_document[0] == number)
-        self.place = block.after
-        for key, count in zip(self.counts, (len(block.data), result.characters, *result.letters), strict=True):
-            self.counts[key] += int(count)
-        self.tokens += len(result.tokens)
         self._held += len(result.tokens)
-        if self._held < self.shard_tokens:
-            return False
-        self.write()
-        return True
 
     def _parts_of(self, documents: NDArray[np.int64], goes_on: bool) -> NDArray[np.int64]:
         """Return the part of each document, given their numbers of sentences: 0 train, 1 valid, -1 if it has none."""
@@ -191,31 +196,51 @@ TOKEN_COUNTS_FILE = "token_counts.safetensors"
 SUMMED = ("documents", "sentences", "tokens", "words")
 
 
-def manifest_of(made_from: Mapping[str, Any], writer: Writer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the manifest, and write the token counts, from another pass over the shards."""
-    train, valid = writer.parts
-    counts = _token_counts(writer.folder, train.shards, tokenizer.size)
-    write_arrays(writer.folder / TOKEN_COUNTS_FILE, {"counts": counts})
-    totals = {key: train.totals()[key] + valid.totals()[key] for key in SUMMED}
+def manifest_of(
+    made_from: Mapping[str, Any],
+    shards: Mapping[str, Sequence[dict[str, Any]]],
+    counts: Mapping[str, int],
+    token_counts: NDArray[np.int64],
+    tokenizer: Tokenizer,
+) -> dict[str, Any]:
+    """Return the manifest: the shards of each part, and figures of the whole corpus (`counts` as in `Writer`)."""
+    totals = {part: _totals(shards[part]) for part in _NAMES}
     manifest = {
         "format": SHARDS_FORMAT,
         **made_from,
-        "totals": {**totals, "characters": writer.counts["characters"], "bytes": writer.counts["bytes"]},
-        "languages": language_shares(np.array([writer.counts[name] for name in COUNTED_LANGUAGES])),
-        "unigram_entropy": unigram_entropy(counts),
-        "vocabulary_seen": int(np.count_nonzero(counts)),
-        "unknown_share": round(int(counts[tokenizer.unk_id]) / max(1, int(counts.sum())), 6),
-        **{part.name: {**part.totals(), "shards": part.shards} for part in writer.parts},
+        "totals": {
+            **{key: sum(part[key] for part in totals.values()) for key in SUMMED},
+            "characters": counts["characters"],
+            "bytes": counts["bytes"],
+        },
+        "languages": language_shares(np.array([counts[name] for name in COUNTED_LANGUAGES])),
+        "unigram_entropy": unigram_entropy(token_counts),
+        "vocabulary_seen": int(np.count_nonzero(token_counts)),
+        "unknown_share": round(int(token_counts[tokenizer.unk_id]) / max(1, int(token_counts.sum())), 6),
+        **{part: {**totals[part], "shards": list(shards[part])} for part in _NAMES},
     }
     return manifest | {"notes": _notes(manifest)}
 
 
-def _token_counts(folder: Path, shards: Sequence[dict[str, Any]], size: int) -> NDArray[np.int64]:
+def _totals(shards: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return totals over all shards; a document in several shards counts once."""
+    sums = {key: sum(shard[key] for shard in shards) for key in SUMMED}
+    sums["documents"] -= sum(shard["goes_on"] for shard in shards)
+    return sums
+
+
+def token_counts(folder: Path, shards: Sequence[dict[str, Any]], size: int) -> NDArray[np.int64]:
+    """Count the tokens of training documents in another pass over the shards."""
     counts = np.zeros(size, np.int64)
     for shard in shards:
-        tokens = map_arrays(folder / shard["file"])["tokens"]
-        for begin in range(0, len(tokens), 1 << 20):  # numpy converts each to eight bytes
-            counts += np.bincount(tokens[begin : begin + (1 << 20)], minlength=size)
+        counts += count_tokens(map_arrays(folder / shard["file"])["tokens"], size)
+    return counts
+
+
+def count_tokens(tokens: NDArray[Any], size: int) -> NDArray[np.int64]:
+    counts = np.zeros(size, np.int64)
+    for begin in range(0, len(tokens), 1 << 20):  # numpy converts each to eight bytes
+        counts += np.bincount(tokens[begin : begin + (1 << 20)], minlength=size)
     return counts
 
 
@@ -244,3 +269,30 @@ def _notes(manifest: Mapping[str, Any]) -> list[str]:
         count = manifest["totals"]["documents"]
         notes.append(f"{count} documents are too few to hold one out: there is nothing to evaluate on.")
     return notes
+
+
+INVISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}  # a character tokenizer has these as tokens
+
+
+def sample_of(result: EncodedBlock, tokenizer: Tokenizer, name: str) -> str:
+    """Format the first sentences of a file, with blank lines between documents."""
+    lines = [f"# {name}"]
+    document_begins = {0, *accumulate(result.documents.tolist())}
+    begin = 0
+    for number, (text, length) in enumerate(zip(result.sample, result.sentences.tolist(), strict=False)):
+        tokens = result.tokens[begin : begin + length].tolist()
+        starts = result.word_starts[begin : begin + length].tolist()
+        if number in document_begins:
+            lines.append("")
+        lines += [" ".join(text.split()), "    " + pieces([tokenizer.token(id) for id in tokens], starts)]
+        begin += length
+    return "\n".join(lines) + "\n\n"
+
+
+def pieces(tokens: list[str], starts: list[bool]) -> str:
+    """
+    >>> pieces(["un", "##happy", "北", "京", "。"], [True, False, True, False, True])
+    '| un ##happy | 北 京 | 。'
+    """
+    marked = zip(("| " if start else "" for start in starts), tokens, strict=True)
+    return " ".join(mark + INVISIBLE.get(token, token) for mark, token in marked)
