@@ -5,7 +5,10 @@ that make some. Worker processes import this file, so it imports little.
 import os
 import random
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 EN = "the a animal cat dog didn't cross street because it was too tired wide Paris unhappy walked 5G".split()
 ZH = "我 你 中国 的 首都 是 北京 上海 人工智能 天气 很 好 猫 狗 爱 吃 鱼".split()
@@ -54,3 +57,12 @@ def dying(text: str) -> list[str]:
 
 def broken(text: str) -> list[str]:
     raise ZeroDivisionError("in the segmenter")
+
+
+def noted(work: Callable[[Any, Any], Any], folder: Path, job: Any, item: Any) -> Any:
+    """A task of a cluster that leaves the name of its node in a folder, and takes a moment."""
+    import ray
+
+    (folder / ray.get_runtime_context().get_node_id()).touch()
+    time.sleep(0.02)
+    return work(job, item)

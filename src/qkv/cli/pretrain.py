@@ -103,6 +103,7 @@ def prepare_corpus(
             tasks=tasks,
         )
     place = place_of(out)
+    sample = f"{place.rstrip('/')}/sample.txt"
     if as_json:
         print_json(manifest)
         return
@@ -110,7 +111,7 @@ def prepare_corpus(
     say(
         f"{place}: {totals['documents']:,} documents, {totals['sentences']:,} sentences, {totals['tokens']:,} tokens; "
         f"{manifest['valid']['documents']:,} documents held out; {time.monotonic() - began:.1f} s. "
-        f"See {place.rstrip('/')}/sample.txt."
+        f"See {sample}."
     )
     for note in manifest["notes"]:
         say(f"note: {note}")

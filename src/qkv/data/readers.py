@@ -275,9 +275,12 @@ def _detect_encoding(path: TextFile, version: str, most: int) -> str:
     return UTF_8
 
 
-def encoding_note(path: AnyPath) -> str:
+def encoding_note(path: AnyPath | StoredFile) -> str:
     """Return "read as GB18030", or "" for UTF-8."""
-    encoding = detect_encoding(StoredFile(place_of(path)) if is_url(path) else Path(os.path.expanduser(path)))
+    if isinstance(path, StoredFile):
+        encoding = detect_encoding(path)
+    else:
+        encoding = detect_encoding(StoredFile(place_of(path)) if is_url(path) else Path(os.path.expanduser(path)))
     return "" if encoding == UTF_8 else f"read as {ENCODINGS[encoding]}"
 
 

@@ -271,7 +271,7 @@ class _Objects(Store):
         """Hold an object that is written again every few seconds: of a process that was killed it is soon too old."""
         mine = f"{os.getpid()} on {socket.gethostname()} {secrets.token_hex(4)}"
         if (owner := self._owner()) and not _has_ended(owner):
-            raise _busy(self.where, f"process {owner.rpartition(' ')[0]}")
+            raise _busy(self.where, owner.rpartition(" ")[0])
         ended = threading.Event()
 
         def hold() -> None:
@@ -281,7 +281,7 @@ class _Objects(Store):
 
         self.write_text(_LOCK, f"{mine}\n{time.time():.0f}\n")
         if self._owner() != mine:  # two began at the same moment
-            raise _busy(self.where, f"process {(self._owner() or '').rpartition(' ')[0]}")
+            raise _busy(self.where, (self._owner() or "").rpartition(" ")[0])
         threading.Thread(target=hold, daemon=True).start()
         try:
             yield

@@ -136,7 +136,6 @@ def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "finetune classify --train a.csv --out s3://bucket/run",
         "tokenizer train a.txt -o gs://bucket/x",
-        "tokenizer train s3://bucket/a.txt --out x",
         "embed --file a.txt --out=s3://bucket/a.npy",
     ],
 )

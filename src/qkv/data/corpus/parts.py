@@ -171,13 +171,14 @@ def _check_size(source: SourceFile, expected: int) -> None:
             "that all machines of the cluster share, or in an object store."
         ) from None
     if size != expected:
-        raise InputError(f"{source.path} has changed while it was prepared. Start again with --overwrite.")
+        raise InputError(f"{source.path} changed while it was being prepared. Start again with --overwrite.")
 
 
 def _encode(job: PartsJob, store: Store, part: Part, line: int) -> dict[str, Any]:
     encoder = _encoder(job.encode)
     source = job.sources[part.source]
-    pieces, sample = [], ""
+    pieces: list[dict[str, Any]] = []
+    sample = ""
     blocks = read_part(source, part.source, part.section, job.block_bytes, line)
     for some in _batched(((block, encoder(block)) for block in blocks), SECTION_BLOCKS):
         name = f"{part.name}-{len(pieces):03d}.safetensors"

@@ -208,7 +208,7 @@ def _in_parts(
         _remove(store)
         raise _NoTextError
     if _versions(files) != versions:
-        raise InputError(f"the files have changed while {store} was prepared from them. Start again with --overwrite.")
+        raise InputError(f"the files changed while {store} was being prepared. Start again with --overwrite.")
     store.write_text(SAMPLE, HEADING + "".join(made.samples))
     store.write(TOKEN_COUNTS_FILE, pack_arrays({"counts": made.token_counts})[0])
     manifest = manifest_of(made_from, made.shards, made.counts, made.token_counts, tokenizer)
@@ -336,8 +336,9 @@ def _resume_state(
             f"{', '.join(dict.fromkeys(changed))}. Give another folder, or overwrite this one with --overwrite."
         )
     if left == STATE and in_parts != (IN_PARTS in found):
-        how = "without" if in_parts else "with"
-        raise InputError(f"{store} was started {how} --cluster. Resume it in the same way, or add --overwrite.")
+        if in_parts:
+            raise InputError(f"{store} was started without --cluster. Resume it without, or add --overwrite.")
+        raise InputError(f"{store} was started with --cluster. Resume it with --cluster, or add --overwrite.")
     if left == STATE:
         return found
     remove_parts(store)  # of a run that was killed after its last file

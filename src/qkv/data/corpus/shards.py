@@ -72,7 +72,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[list[bytes | memory
     text += b" " * (-len(text) % 8)
     digest = hashlib.sha256()
     pieces: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
-    pieces += [memoryview(np.ascontiguousarray(array)).cast("B") for _, array in ordered if len(array)]
+    pieces += [np.ascontiguousarray(array).data.cast("B") for _, array in ordered if len(array)]
     for piece in pieces:
         digest.update(piece)
     return pieces, _Written(8 + len(text) + end, digest.hexdigest())

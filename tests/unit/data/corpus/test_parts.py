@@ -114,7 +114,7 @@ def test_killed_at_any_task(whole: tuple[list[Path], dict[str, bytes]], tmp_path
         except KeyboardInterrupt:
             kills += 1
             assert (out / "unfinished.json").exists() and not (out / "manifest.json").exists()
-        with pytest.raises(InputError, match="was started with --cluster. Resume it in the same way"):
+        with pytest.raises(InputError, match="was started with --cluster. Resume it with"):
             prepare_corpus(whole[0], make_tokenizer(), out, workers=1, **SMALL)
     assert kills > 4 and content(out) == whole[1]
 

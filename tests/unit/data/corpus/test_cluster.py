@@ -1,0 +1,143 @@
+"""Preparing on a Ray cluster of two nodes: the same bytes, also when a node is lost or the driver is killed."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.cli.main import main
+from qkv.data.corpus.cluster import ClusterTasks, Work, cluster_tasks
+from qkv.data.corpus.parts import PartsJob
+from qkv.data.corpus.prepare import PrepareProgress, prepare_corpus
+from qkv.errors import InputError
+from qkv.train.cluster import connect
+from tests.support.clusters import TwoNodes, two_nodes, wait_for, without_network
+from tests.support.corpora import noted, write_corpus
+from tests.support.folders import make_tokenizer
+from tests.unit.data.corpus.test_parts import material
+from tests.unit.data.corpus.test_prepare import SMALL, content
+
+pytest.importorskip("ray", minversion="2.58")
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[TwoNodes]:
+    with two_nodes() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("texts")
+    return [*material(folder), write_corpus(folder / "more.txt", 600, seed=9)]
+
+
+@pytest.fixture(scope="module")
+def whole(texts: list[Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("whole")
+    for workers in (1, 2):
+        prepare_corpus(texts, make_tokenizer(), folder / str(workers), workers=workers, **SMALL)
+    assert content(folder / "1") == content(folder / "2")
+    return content(folder / "1")
+
+
+class NotedTasks(ClusterTasks):
+    """Tasks that leave the names of their nodes in a folder."""
+
+    folder: Path
+
+    def map(self, work: Work, job: PartsJob, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        return super().map(partial(noted, work, self.folder), job, items)
+
+
+def test_a_lost_node(nodes: TwoNodes, texts: list[Path], whole: dict[str, bytes], tmp_path: Path) -> None:
+    """A node is killed while both work: its parts are made again, and nothing else."""
+    nodes.restore()
+    shares, lost = [0.0], 0.0
+    with connect(nodes.address) as cluster:
+        tasks = NotedTasks(cluster)
+        tasks.folder = tmp_path / "nodes"
+        tasks.folder.mkdir()
+
+        def lose(progress: PrepareProgress) -> None:
+            nonlocal lost
+            shares.append(progress.share)
+            if not lost and len(list(tasks.folder.iterdir())) == 2:
+                lost = progress.share
+                nodes.lose()
+
+        prepare_corpus(texts, make_tokenizer(), tmp_path / "out", tasks=tasks, progress=lose, **SMALL)
+        wait_for(lambda: cluster.cpus == 1)
+    assert content(tmp_path / "out") == whole
+    assert 0 < lost < 0.7 and shares == sorted(shares) and shares[-1] == 1.0
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from qkv.data.corpus.cluster import cluster_tasks
+from qkv.data.corpus.prepare import prepare_corpus
+from qkv.text.tokenizer import Tokenizer
+address, tokenizer, out, *files = sys.argv[1:]
+with cluster_tasks(address, out, None, print) as tasks:
+    prepare_corpus(files, Tokenizer.load(tokenizer), out, tasks=tasks, hold_out=0.1, block_bytes=300, shard_tokens=200,
+                   progress=lambda now: print(now.share, flush=True))
+"""
+
+
+def test_kill_9_of_the_driver(nodes: TwoNodes, texts: list[Path], whole: dict[str, bytes], tmp_path: Path) -> None:
+    nodes.restore()
+    make_tokenizer().save(tmp_path / "tokenizer")
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", DRIVER, nodes.address, str(tmp_path / "tokenizer"), str(out), *map(str, texts)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=without_network()) as process:
+        assert process.stdout is not None
+        for _ in range(12):
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    assert not (out / "manifest.json").exists()
+    kept = {file.name: file.stat().st_mtime_ns for file in (out / "unfinished").glob("part-*.json")}
+    assert len(kept) >= 10
+    seen: list[float] = []
+    with connect(nodes.address) as cluster:
+        prepare_corpus(
+            texts,
+            make_tokenizer(),
+            out,
+            tasks=ClusterTasks(cluster),
+            progress=lambda now: seen.append(now.share),
+            **SMALL,
+        )
+    assert content(out) == whole and seen[0] > 0.05, "what was done is not done again"
+
+
+def test_what_a_cluster_refuses(nodes: TwoNodes, tmp_path: Path) -> None:
+    file = write_corpus(tmp_path / "a.txt")
+    (tmp_path / "bad.txt").write_bytes(b"Fine.\n\nb\xe9d\n")
+    with pytest.raises(InputError, match="memory://x is in the memory of one process"):
+        cluster_tasks("local", "memory://x", None, print).__enter__()
+    with pytest.raises(InputError, match="workers is 0"):
+        cluster_tasks("local", tmp_path, 0, print).__enter__()
+    with connect(nodes.address) as cluster:
+        tasks = ClusterTasks(cluster, most=1)
+        with pytest.raises(InputError, match="bad.txt, line 3, byte 2"):
+            prepare_corpus(tmp_path / "bad.txt", make_tokenizer(), tmp_path / "out", tasks=tasks)
+        with pytest.raises(InputError, match="cannot be imported by other machines"):
+            prepare_corpus(file, make_tokenizer(), tmp_path / "new", tasks=tasks, segmenter=lambda text: [text])
+
+
+def test_the_verb(nodes: TwoNodes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_corpus(tmp_path / "a.txt")
+    make_tokenizer().save(tmp_path / "tokenizer")
+    words = f"prepare {file} --tokenizer {tmp_path / 'tokenizer'} --hold-out 0.1 --out"
+    assert main([*words.split(), str(tmp_path / "out"), "--cluster", nodes.address, "--workers", "1"]) == 0
+    assert main([*words.split(), str(tmp_path / "here")]) == 0
+    assert content(tmp_path / "out") == content(tmp_path / "here")
+    capsys.readouterr()
+    assert main([*words.split(), "memory://x"]) == 2
+    assert "where only a cluster writes" in capsys.readouterr().err
