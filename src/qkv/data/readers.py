@@ -21,7 +21,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from qkv.data.stores import StoredFile, is_url, place_of
 from qkv.errors import InputError, did_you_mean, reading
@@ -61,19 +61,31 @@ def stream_placed_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text")
     return ((file, number, text) for file, kind in files for number, text in _texts(file, kind, field))
 
 
-def numbered_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
+class RowStart(NamedTuple):
+    """Where a row of a file begins."""
+
+    line: int  # from 1; of a parquet or Arrow file, the row
+    byte: int = 0  # of the text as UTF-8, decompressed; of other files 0
+
+
+FIRST_ROW = RowStart(1)
+
+
+def numbered_lines(path: AnyPath, start: RowStart = FIRST_ROW) -> Iterator[tuple[int, str]]:
     """Yield line number (from 1) and line of a UTF-8 file, without line end (\\n or \\r\\n) and byte order mark.
 
     U+2028 and similar characters do not end a line. Files with .gz or .xz are decompressed.
     """
-    return _lines(check_file(path))
+    return _lines(check_file(path), start)
 
 
-def _lines(path: TextFile) -> Iterator[tuple[int, str]]:
-    number = 0
+def _lines(path: TextFile, start: RowStart = FIRST_ROW) -> Iterator[tuple[int, str]]:
+    number = start.line - 1
     try:
         with open_bytes(path) as stream:
-            for number, raw in enumerate(stream, 1):
+            if start.byte:
+                stream.seek(start.byte)
+            for number, raw in enumerate(stream, start.line):
                 try:
                     line = _line(raw, number)
                 except UnicodeDecodeError as error:

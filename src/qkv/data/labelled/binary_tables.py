@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from qkv.data.readers import FIRST_ROW, RowStart
 from qkv.errors import InputError
 
 TABLE_FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".xlsx": "xlsx", ".xlsm": "xlsx"}
@@ -89,7 +90,7 @@ class RecordTable:
     format: str
     names: tuple[str, ...]
     schema: Any  # of pyarrow
-    rows: Callable[[], Iterator[tuple[int, dict[str, Any]]]]  # from the beginning at each call
+    rows: Callable[..., Iterator[tuple[int, dict[str, Any]]]]  # from the beginning at each call, or from a `RowStart`
     unit = "row"
 
 
@@ -100,24 +101,30 @@ def open_record_table(path: Path, format: str) -> RecordTable:
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{path} has the column {twice[0]!r} more than once. Rename the columns.")
 
-    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
-        number = 0
-        with _reading_table(path, format), _batches(library, path, format) as (_, batches):
-            for batch in batches:
-                for start in range(0, len(batch), _BATCH):  # a batch of an Arrow file may be the whole table
-                    for record in batch.slice(start, _BATCH).to_pylist():
-                        number += 1
-                        yield number, record
+    def rows(start: RowStart = FIRST_ROW) -> Iterator[tuple[int, dict[str, Any]]]:
+        with _reading_table(path, format), _batches(library, path, format, start.line - 1) as (_, batches):
+            for number, batch in batches:
+                # a batch of an Arrow file may be the whole table
+                for begin in range(max(0, start.line - 1 - number), len(batch), _BATCH):
+                    yield from enumerate(batch.slice(begin, _BATCH).to_pylist(), number + begin + 1)
 
     return RecordTable(path, format, names, schema, rows)
 
 
 @contextmanager
-def _batches(library: Any, path: Path, format: str) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Open a file; yield its schema and its batches of rows."""
+def _batches(
+    library: Any, path: Path, format: str, skipped: int = 0
+) -> Iterator[tuple[Any, Iterator[tuple[int, Any]]]]:
+    """Open a file; yield its schema, and its batches of rows with the number of rows before each. Row groups that end
+    before `skipped` rows are not read."""
     if format == "parquet":
         with library.ParquetFile(path) as file:
-            yield file.schema_arrow, file.iter_batches(batch_size=_BATCH)
+            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            before, first = 0, 0
+            while first < len(sizes) and before + sizes[first] <= skipped:
+                before, first = before + sizes[first], first + 1
+            wanted = range(first, len(sizes))
+            yield file.schema_arrow, _counted(file.iter_batches(batch_size=_BATCH, row_groups=wanted), before)
         return
     with library.memory_map(str(path)) as source:
         try:
@@ -125,9 +132,27 @@ def _batches(library: Any, path: Path, format: str) -> Iterator[tuple[Any, Itera
         except library.ArrowInvalid:  # the stream format, as in caches of `datasets`
             source.seek(0)
             stream = library.ipc.open_stream(source)
-            yield stream.schema, iter(stream)
+            yield stream.schema, _counted(iter(stream), 0)
             return
-        yield file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+        yield file.schema, _counted((file.get_batch(number) for number in range(file.num_record_batches)), 0)
+
+
+def measure_pieces(path: Path, format: str) -> list[tuple[int, int]]:
+    """Return rows and bytes of each row group of a parquet file, or of each batch of an Arrow file."""
+    library = table_library(format, path)
+    with _reading_table(path, format):
+        if format == "parquet":
+            with library.ParquetFile(path) as file:
+                groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+                return [(group.num_rows, group.total_byte_size) for group in groups]
+        with _batches(library, path, format) as (_, batches):
+            return [(len(batch), batch.nbytes) for _, batch in batches]
+
+
+def _counted(batches: Iterator[Any], before: int) -> Iterator[tuple[int, Any]]:
+    for batch in batches:
+        yield before, batch
+        before += len(batch)
 
 
 def plain_value(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.data.labelled.opened import Beginning, BrokenUnit, checked_lines
-from qkv.data.readers import BOM, UNREADABLE, open_bytes, unreadable_error
+from qkv.data.readers import BOM, FIRST_ROW, UNREADABLE, RowStart, open_bytes, unreadable_error
 from qkv.errors import InputError
 
 ITEMS = "data"  # the key of the list in an object
@@ -57,11 +57,11 @@ def container_of(start: Beginning) -> str | None:
 
 def read_json_values(path: Path, container: str) -> Iterator[tuple[int, Value | BrokenUnit]]:
     """Yield line and value; a broken line of a jsonl file is a `BrokenUnit`, a broken document an error."""
-    return _of_lines(path) if container == "jsonl" else _of_document(path)
+    return read_json_lines(path) if container == "jsonl" else _of_document(path)
 
 
-def _of_lines(path: Path) -> Iterator[tuple[int, Value | BrokenUnit]]:
-    for number, line in checked_lines(path):
+def read_json_lines(path: Path, start: RowStart = FIRST_ROW) -> Iterator[tuple[int, Value | BrokenUnit]]:
+    for number, line in checked_lines(path, start):
         if line.strip():
             try:
                 yield number, Value(_decoder.decode(line), line)

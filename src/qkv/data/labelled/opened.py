@@ -20,7 +20,17 @@ from typing import Any, NamedTuple
 from unicodedata import category
 
 from qkv.data.labelled.examples import AnswerSpan, Example, Fault, Place, Span, place_at
-from qkv.data.readers import BOM, COMPRESSED, UNREADABLE, AnyPath, numbered_lines, open_bytes, unreadable_error
+from qkv.data.readers import (
+    BOM,
+    COMPRESSED,
+    FIRST_ROW,
+    UNREADABLE,
+    AnyPath,
+    RowStart,
+    numbered_lines,
+    open_bytes,
+    unreadable_error,
+)
 from qkv.errors import InputError
 
 _LOOKED_AT = 1 << 18  # bytes: hundreds of rows, and little to read
@@ -74,9 +84,9 @@ def read_beginning(path: AnyPath, size: int = _LOOKED_AT) -> Beginning:
     return Beginning(file, text, whole)
 
 
-def checked_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
+def checked_lines(path: AnyPath, start: RowStart = FIRST_ROW) -> Iterator[tuple[int, str]]:
     """Yield numbered lines, rejecting NUL characters. A missing file is reported at once."""
-    return _check_lines(path, numbered_lines(path))
+    return _check_lines(path, numbered_lines(path, start))
 
 
 def _check_lines(path: AnyPath, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -185,6 +195,7 @@ class OpenedFile(NamedTuple):
     fields: tuple[str, ...] = ()  # these, or the fields of the first JSON records
     types: Mapping[str, Any] = {}  # of pyarrow, of the columns of a parquet or Arrow file
     record: Callable[[Any], Mapping[str, Any]] | None = None  # the columns or fields of a unit; None: it has none
+    units_from: Callable[[RowStart], Iterator[tuple[int, Any]]] | None = None  # None: only from the beginning
 
 
 def check_text(text: str, place: Place, what: str) -> str:

@@ -55,7 +55,7 @@ from qkv.data.labelled.tables import (
     find_choice_columns,
     guess_columns,
 )
-from qkv.data.readers import AnyPath, check_file, encoding_note
+from qkv.data.readers import FIRST_ROW, AnyPath, RowStart, check_file, encoding_note
 from qkv.errors import InputError, did_you_mean
 
 UNUSABLE = "unusable"  # kind of fault for an InputError in lenient mode
@@ -96,6 +96,18 @@ class Labelled:
         """Yield every row, record or sentence with its examples: none if it was dropped."""
         self.faults = []
         return self._rows(self.faults)
+
+    @property
+    def divides(self) -> bool:
+        """Whether a part of the file can be read without what is before it."""
+        return self._opened.units_from is not None
+
+    def part(self, start: RowStart, rows: int) -> "Labelled":
+        """So many rows from one on, as they are read in the whole file."""
+        read = self._opened.units_from
+        assert read is not None, "it divides"
+        opened = self._opened._replace(units=lambda: islice(read(start), rows))
+        return Labelled(self.path, self.task, opened, self._lenient, self._needs_labels)
 
     @property
     def note(self) -> str:
@@ -269,7 +281,10 @@ def _open_lines(wanted: Wanted) -> OpenedFile:
         elif example := wanted.labelling.example.of(UnlabelledInput(text, place=place)):
             yield example
 
-    return OpenedFile("lines", {}, "", lambda: checked_lines(wanted.path), convert)
+    def units(start: RowStart = FIRST_ROW) -> Iterator[tuple[int, str]]:
+        return checked_lines(wanted.path, start)
+
+    return OpenedFile("lines", {}, "", units, convert, units_from=units)
 
 
 # --- Detect the format and the task of a labelled file, by its contents and, if ambiguous, by its name.

@@ -9,12 +9,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from qkv.data.labelled.binary_tables import RecordTable, plain_value
 from qkv.data.labelled.examples import Example, Fault, Place, TextExample
-from qkv.data.labelled.json_values import Value, number_values, read_json_values
+from qkv.data.labelled.json_values import Value, number_values, read_json_lines, read_json_values
 from qkv.data.labelled.opened import (
     Beginning,
     BrokenUnit,
@@ -65,6 +66,7 @@ def open_table(found: TableFile, wanted: Wanted) -> OpenedFile:
     return OpenedFile(
         found.format, columns, found.note, found.rows, convert, found.unit, keys, keys,
         record=lambda cells: dict(zip(keys, cells, strict=False)),
+        units_from=found.rows if found.sheet is None else None,
     )  # fmt: skip
 
 
@@ -186,7 +188,10 @@ def open_json(start: Beginning, wanted: Wanted, container: str) -> OpenedFile:
         yield from reader(line, record, report)
 
     shape = wanted.labelling.shape(value, columns.get("label"))
-    return OpenedFile(shape or container, columns, "", units, convert, wanted.unit, fields=tuple(names), record=_fields)
+    return OpenedFile(
+        shape or container, columns, "", units, convert, wanted.unit, fields=tuple(names), record=_fields,
+        units_from=partial(read_json_lines, wanted.path) if container == "jsonl" else None,
+    )  # fmt: skip
 
 
 def _fields(unit: Value) -> Mapping[str, Any]:
@@ -205,7 +210,7 @@ def open_records(table: RecordTable, wanted: Wanted) -> OpenedFile:
     types = dict(zip(table.schema.names, table.schema.types, strict=True))
     return OpenedFile(
         table.format, columns, "", table.rows, convert, table.unit, table.names, table.names, types,
-        record=lambda record: record,
+        record=lambda record: record, units_from=table.rows,
     )  # fmt: skip
 
 

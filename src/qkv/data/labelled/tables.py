@@ -23,6 +23,7 @@ from typing import Any
 
 from qkv.data.labelled.binary_tables import Sheet, cell_text
 from qkv.data.labelled.opened import Beginning, checked_lines
+from qkv.data.readers import FIRST_ROW, RowStart
 from qkv.errors import InputError, did_you_mean
 
 # first and second column of text pairs
@@ -237,15 +238,15 @@ class TableFile:
             notes.append(f"separated by {SEPARATORS.get(self.separator, repr(self.separator))}")
         return " ".join(notes)
 
-    def rows(self) -> Iterator[tuple[int, list[Any]]]:
-        """Yield line and cells of every row below the header; blank lines are skipped."""
+    def rows(self, start: RowStart = FIRST_ROW) -> Iterator[tuple[int, list[Any]]]:
+        """Yield line and cells of every row below the header; blank lines are skipped. `start` is for text files."""
         found: Iterator[tuple[int, list[Any]]]
         if self.sheet is not None:
             # empty cells at the end of a row are not stored
             found = ((number, cells + [None] * (self.width - len(cells))) for number, cells in self.sheet.rows())
         else:
-            found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
-        if self.header is not None:
+            found = parse_rows(self.path, checked_lines(self.path, start), self.separator, self.quoted)
+        if self.header is not None and start == FIRST_ROW:
             next(found, None)
         return found
 
