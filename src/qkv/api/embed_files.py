@@ -24,9 +24,9 @@ import numpy as np
 
 from qkv.api.embedder import Embeddings, TokenVectors
 from qkv.api.model import Model
-from qkv.api.table_files import Columns, TableWriter, check_table_library, table_file
+from qkv.api.table_files import Columns, PartLayout, TableWriter, check_table_library, find_kinds, table_file
 from qkv.data.batch import Watch
-from qkv.data.labelled.binary_tables import TABLE_FORMATS
+from qkv.data.labelled.binary_tables import TABLE_FORMATS, table_library
 from qkv.data.labelled.reader import TABLE_ENDINGS, Labelled, Row, labelled
 from qkv.data.readers import COMPRESSED, STDIN, check_text_file, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
@@ -90,8 +90,8 @@ class TsvWriter:
 class _TableVectors:
     """Vectors as columns of a table, after the columns of the input."""
 
-    def __init__(self, table: TableWriter, suffix: str, width: int) -> None:
-        self._table, self._suffix, self._width = table, suffix, width
+    def __init__(self, table: TableWriter, suffix: str, width: int, layout: PartLayout | None = None) -> None:
+        self._table, self._suffix, self._width, self._layout = table, suffix, width, layout
         self.columns: Columns | None = None  # chosen by the first row
 
     def add(self, texts: Sequence[str], part: Embeddings) -> None:
@@ -100,10 +100,27 @@ class _TableVectors:
 
     def add_row(self, source: Labelled, row: Row, found: Mapping[str, Any], vector: _Vector | None) -> None:
         ours = {**found, **self._columns(vector)}
+        record = {"text": row.examples[0].text} if row.record is None else row.record
+        self._table.write(self._choose(source, list(ours)).join(record, ours))
+
+    def _choose(self, source: Labelled, ours: Sequence[str]) -> Columns:
         if self.columns is None:
-            self.columns = Columns(source.fields, list(ours), open_ended=self._suffix == ".jsonl")
-            self._table.types = self.columns.rename(source.types)
-        self._table.write(self.columns.join(row.record or {}, ours))
+            layout = self._layout
+            held = layout.held if layout is not None and layout.held else source.fields
+            self.columns = Columns(held or ("text",), ours, open_ended=self._suffix == ".jsonl")
+            self._table.types = self.columns.rename(source.types if layout is None else layout.types)
+            if layout is not None:
+                known = layout.kinds or find_kinds([{"text": ""}])
+                own = {name: frozenset(["text" if name == "file" else "int"]) for name in ours}
+                self._table.kinds = self.columns.kinds(known, own)
+                if self._suffix == ".parquet":  # whose type says that all vectors have this length
+                    arrow = table_library("arrow", Path(self._suffix))
+                    self._table.types = {**self._table.types, "vector": arrow.list_(arrow.float32(), self._width)}
+        return self.columns
+
+    def lay_out(self, source: Labelled, found: Mapping[str, Any]) -> None:
+        """Choose the columns before the first row: this file is a part of a table."""
+        self._choose(source, list({**found, **self._columns(None)}))
 
     def _columns(self, vector: _Vector | None) -> dict[str, Any]:
         if self._suffix == ".parquet":
@@ -367,21 +384,27 @@ def embed_rows(
     skip_empty: bool = False,
     unknown: UnknownCounter | None = None,
     watch: Watch | None = None,
+    layout: PartLayout | None = None,
 ) -> Written:
     """Write the vectors of the rows of a table, after its columns and with the row number.
 
-    A row without a vector keeps its place, unless `skip_empty`.
+    A row without a vector keeps its place, unless `skip_empty`. With `layout`, the file is a part of a table, which may
+    have no vector; then the source may also be lines of text, of which one without a vector is an error.
     """
     began = time.perf_counter()
     width = model.config.width
+    before = 0 if layout is None else layout.before
     totals = {"n_texts": 0, "n_tokens": 0, "n_windows": 0, "n_without_vector": 0, "n_unknown": 0, "n_empty": 0}
     waiting: deque[tuple[int, Row, bool]] = deque()  # rows that were read and not written yet
 
     def texts() -> Iterator[str]:
-        for number, row in enumerate(source.rows(), 1):
+        for number, row in enumerate(source.rows(), before + 1):
             source.faults.clear()  # they would grow with the file
             text = row.examples[0].text if row.examples else ""
-            has_vector = model.lacks(text) is None
+            lack = model.lacks(text)
+            has_vector = lack is None
+            if lack is not None and row.record is None and not skip_empty:
+                raise InputError(f"{row.place} {lack}. Take it out, or add --skip-empty.")
             if has_vector or not skip_empty:
                 waiting.append((number, row, has_vector))
             if has_vector:
@@ -393,14 +416,18 @@ def embed_rows(
         if suffix == ".npy":
             matrix = NpyWriter(stack.enter_context(stack.enter_context(replaced_file(out)).open("wb")), width)
         else:
-            table = _TableVectors(stack.enter_context(table_file(out, suffix)), suffix, width)
+            table = _TableVectors(stack.enter_context(table_file(out, suffix)), suffix, width, layout)
+
+        def place(number: int) -> dict[str, Any]:
+            shown = {} if layout is None or layout.file is None else {"file": layout.file}
+            return {**shown, "row": number} if source.has_records else shown
 
         def write(numbers: Mapping[str, Any], vector: _Vector | None) -> None:
             number, row, _ = waiting.popleft()
             if suffix == ".npy":
                 matrix.add_rows(np.full((1, width), np.nan, np.float32) if vector is None else vector[None])
             else:
-                table.add_row(source, row, {"row": number, **numbers}, vector)
+                table.add_row(source, row, {**place(number), **numbers}, vector)
             for name, value in numbers.items():
                 totals[name] += value or 0
             totals["n_texts" if vector is not None else "n_empty"] += 1
@@ -408,6 +435,8 @@ def embed_rows(
         empty = dict.fromkeys(["n_tokens", "n_windows", "n_unknown"])
         if model.opened.ability(ENCODES).known is not None:  # words may be without a vector
             empty["n_without_vector"] = None
+        if layout is not None:
+            table.lay_out(source, {**place(0), **empty})
         for _, part in embed_parts(model, texts(), pooling, normalize, layer, unknown, watch):
             for numbers, vector in zip(_counts(part), part.vectors, strict=True):
                 while not waiting[0][2]:
@@ -417,7 +446,7 @@ def embed_rows(
                 progress(len(part))
         while waiting:
             write(empty, None)
-        if not totals["n_texts"]:
+        if not totals["n_texts"] and layout is None:
             raise InputError("There is no text to embed: the input is empty.")
         if suffix == ".npy":
             matrix.finish()

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from qkv.api.embedder import html_table, is_missing
-from qkv.api.table_files import Columns, TableWriter, format_cell, table_file
+from qkv.api.table_files import Columns, PartLayout, TableWriter, find_kinds, format_cell, table_file
 from qkv.data.labelled.binary_tables import TABLE_FORMATS
 from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput, is_two_texts
 from qkv.data.labelled.opened import Wanted
@@ -436,10 +436,18 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         self._before: list[Answered] = []  # rows without a result before the first one
         self._said: list[str] = []  # columns of the result
         self._rows = 0
+        self._shown_file: str | None = None
 
     def __enter__(self) -> Self:
         self._table = self._file.__enter__()
         return self
+
+    def lay_out(self, layout: PartLayout, example: Example, result: Any) -> None:
+        """Choose the columns before the first row, by an example and its result that are not written: this file is a
+        part of a table."""
+        self._rows, self._shown_file = layout.before, layout.file
+        one = Answered(Place(layout.file or "", 1), None, example, result)
+        self._choose_columns(one, layout)
 
     def add(self, examples: Sequence[Any], results: Sequence[Any]) -> None:
         if self._inputs is None:
@@ -466,7 +474,7 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
         assert self.columns is not None
         self._rows += 1
         result = self._result(one.result)
-        found = {"row": self._rows, "line": one.place.line or None} | result
+        found = {"file": self._shown_file, "row": self._rows, "line": one.place.line or None} | result
         ours = {name: found.get(name) for name in self._said}
         self._table.write(self.columns.join(self._record(one), ours))
         if one.result is None:
@@ -498,17 +506,26 @@ class ResultWriter(AbstractContextManager["ResultWriter"]):
             named.pop("pair", None)
         return named | one.example.record()
 
-    def _choose_columns(self, first: Answered | None) -> None:
+    def _choose_columns(self, first: Answered | None, layout: PartLayout | None = None) -> None:
         """Choose the columns by the first row with a result, if there is one."""
         is_table = self._inputs is not None and self._inputs.is_table
         is_files = self._inputs is not None and self._inputs.is_files
         numbers = ["row", "line"] if is_table else [] if is_files else ["line"]
-        self._said = [*numbers, *(self._result(first.result) if first is not None else ())]
+        if self._shown_file is not None:
+            numbers = ["file", *numbers]
+        result = self._result(first.result) if first is not None else {}
+        self._said = [*numbers, *result]
         seen = [self._record(one) for one in (*self._before, first) if one is not None]
         held = (self._inputs.names if self._inputs else ()) or tuple({name: None for one in seen for name in one})
+        held = tuple(layout.held) if layout is not None and layout.held else held
         self.columns = Columns(held, self._said, open_ended=self.suffix == ".jsonl")
         if self._inputs is not None:
             self._table.types = self.columns.rename(self._inputs.types)
+        if layout is not None:
+            known = layout.kinds if layout.held else find_kinds(seen)
+            ours = find_kinds([{"file": "", "row": 1, "line": 1} | result])
+            self._table.types = self.columns.rename(layout.types)
+            self._table.kinds = self.columns.kinds(known, ours)
         waiting, self._before = self._before, []
         for one in waiting:
             self._write(one)

@@ -7,8 +7,9 @@ takes it for UTF-8 only with one. parquet and xlsx keep numbers, dates and truth
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -25,12 +26,18 @@ TABLES = {".jsonl": "JSON lines", ".csv": "a table", ".tsv": "a table", ".parque
 _BATCH = 1024  # rows of a row group of parquet
 _LONGEST_CELL, _MOST_ROWS = 32_767, 1_048_576  # of Excel
 _LARGEST_INTEGER = 2**53  # of Excel, whose numbers are doubles
+_INTEGERS = range(-(2**63), 2**63)  # of parquet
 _TEXT = "text"
 _TIMES = (date, time, timedelta)  # a datetime is a date
 
 
+Kinds = Mapping[str, frozenset[str]]
+"""Kinds of the values of columns (`find_kinds`)."""
+
+
 class TableWriter(Protocol):
     types: Mapping[str, Any]  # of pyarrow, for columns whose type is known; used by parquet
+    kinds: Kinds  # of columns whose values are known before they come; used by parquet
 
     def write(self, row: Mapping[str, Any]) -> None: ...
 
@@ -63,6 +70,7 @@ class _JsonLines:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.types: Mapping[str, Any] = {}
+        self.kinds: Kinds = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
         self._stream.write(json.dumps(json_value(row), ensure_ascii=False) + "\n")
@@ -73,6 +81,7 @@ class _Cells:
         self._stream, self._delimiter = stream, delimiter
         self._table: csv.DictWriter[str] | None = None
         self.types: Mapping[str, Any] = {}
+        self.kinds: Kinds = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
         if self._table is None:
@@ -95,6 +104,7 @@ class _Parquet:
         self._writer: Any = None
         self._kinds: dict[str, set[str]] = {}  # of the values of each column so far
         self.types: Mapping[str, Any] = {}
+        self.kinds: Kinds = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
         self._rows.append(row)
@@ -102,7 +112,8 @@ class _Parquet:
             self._flush()
 
     def _flush(self) -> None:
-        names = list(self._rows[0]) if self._schema is None and self._rows else getattr(self._schema, "names", [])
+        before = list(self.kinds) if self._schema is None else self._schema.names
+        names = list(self._rows[0]) if self._schema is None and self._rows else before
         arrays = [self._array(name) for name in names]
         schema = self._arrow.schema([(name, one.type) for name, one in zip(names, arrays, strict=True)])
         if self._writer is None:
@@ -116,7 +127,7 @@ class _Parquet:
     def _array(self, name: str) -> Any:
         """Return the values of a column, in its type if it is known, else in one that fits all values so far."""
         values = [row.get(name) for row in self._rows]
-        kinds = self._kinds.setdefault(name, set())
+        kinds = self._kinds.setdefault(name, set(self.kinds.get(name, ())))
         kinds |= {_kind(value) for value in values if value is not None}
         try:
             if name in self.types:
@@ -162,6 +173,28 @@ class _Parquet:
             self._writer.close()
 
 
+def find_kinds(records: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """Return the kinds of the values of each column, by which parquet chooses its type.
+
+    >>> found = find_kinds([{"n": 1, "t": "a"}, {"n": 0.5, "t": None}, {"t": 2**70}])
+    >>> sorted(found["n"]), sorted(found["t"])
+    (['float', 'int'], ['text'])
+    """
+    found: dict[str, set[str]] = {}
+    for record in records:
+        add_kinds(found, record)
+    return {name: frozenset(kinds) for name, kinds in found.items()}
+
+
+def add_kinds(found: dict[str, set[str]], record: Mapping[str, Any]) -> None:
+    """Add the kinds of the values of one row."""
+    for name, value in record.items():
+        kinds = found.setdefault(name, set())
+        if value is not None:
+            is_large = type(value) is int and value not in _INTEGERS
+            kinds.add(_TEXT if is_large else _kind(value))
+
+
 def _kind(value: Any) -> str:
     """Return the kind of a value: _TEXT for what is written as text."""
     kinds = (
@@ -188,6 +221,7 @@ class _Excel:
         self._sheet = self._book.create_sheet("Sheet1")
         self._names: list[str] | None = None
         self.types: Mapping[str, Any] = {}
+        self.kinds: Kinds = {}
 
     def write(self, row: Mapping[str, Any]) -> None:
         if self._names is None:
@@ -301,6 +335,13 @@ class Columns:
     def rename(self, types: Mapping[str, Any]) -> dict[str, Any]:
         return {self._names[name]: type for name, type in types.items() if name in self._names}
 
+    def kinds(self, held: Kinds, ours: Kinds) -> Kinds:
+        """The kinds of all columns in their order, from those of the input and of the results."""
+        none: frozenset[str] = frozenset()
+        return {new: held.get(old, none) for old, new in self._names.items()} | {
+            name: ours.get(name, none) for name in self._ours
+        }
+
     def join(self, record: Mapping[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
         """Return a row of the table."""
         others = [name for name in record if name not in self._names]
@@ -311,6 +352,18 @@ class Columns:
         names = {old: new for old, new in self._names.items() if old in record}
         names |= rename_taken(others, [*self._ours, *self._names.values()])
         return {new: record[old] for old, new in names.items()} | ours
+
+
+@dataclass(frozen=True)
+class PartLayout:
+    """What a table that is written in parts has in common, and where this part is: so that all have the same columns,
+    of the same types, whatever their own rows hold."""
+
+    held: Sequence[str] = ()  # columns of the input; (): those of this part's file
+    types: Mapping[str, Any] = field(default_factory=dict)  # of pyarrow, where the input states them
+    kinds: Kinds = field(default_factory=dict)  # of the values of the others, in all of the input
+    before: int = 0  # rows of the input before this part
+    file: str | None = None  # where there are several, the one that this part is of: column "file"
 
 
 def rename_taken(names: Sequence[str], taken: Sequence[str]) -> dict[str, str]:

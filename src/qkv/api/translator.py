@@ -8,12 +8,18 @@ than what the model was made for is refused, or translated sentence by sentence 
 'A man is reading.'
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.data.batch import chunks
+from qkv.data.labelled.binary_tables import detect_binary, open_record_table
+from qkv.data.labelled.examples import TextExample, place_at
+from qkv.data.labelled.opened import OpenedFile, ReportFault
+from qkv.data.labelled.reader import Labelled
+from qkv.data.readers import COMPRESSED, FIRST_ROW, RowStart, check_file, field_of, numbered_lines
 from qkv.errors import InputError
 from qkv.models.family import TRANSLATES, Loading, Opened, Translates
 from qkv.models.folders.hub import default_model, locate
@@ -261,10 +267,9 @@ class Translator(Translates):
         return self.stream_placed(placed, decoding, **how)
 
     def stream_placed(
-        self, texts: Iterable[tuple[str, str]], decoding: GenerateConfig | None = None, **how: Any
+        self, texts: Iterable[tuple[str, str]], decoding: GenerateConfig | None = None, *, first: int = 0, **how: Any
     ) -> Iterator[Translation]:
-        """`stream` for texts with their names for messages, such as a file and a line."""
-        first = 0
+        """`stream` for texts with their names for messages, such as a file and a line; `first` as in `translate`."""
         for chunk in chunks(texts, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
             alone, places = [text for text, _ in chunk], [place for _, place in chunk]
             yield from self.translate(alone, decoding, first=first, places=places, **how)
@@ -323,6 +328,94 @@ def load_translator(
     opened = open_model(locate(name), Loading(device=device_named(device), precision=precision))
     check_direction(opened.path, opened.ability(TRANSLATES), source, target)
     return Translator.of(opened)
+
+
+def keep_foreign(
+    texts: Iterator[tuple[str, str]],
+    is_foreign: Callable[[str], str],
+    translate: Callable[[Iterator[tuple[str, str]]], Iterator[Translation]],
+) -> Iterator[Translation]:
+    """Translate what the model reads; the other texts stay as they are, in their places."""
+    ahead: deque[Translation | None] = deque()  # of what was read; None: the next of the translations
+
+    def read() -> Iterator[tuple[str, str]]:
+        for text, place in texts:
+            language = is_foreign(text)
+            ahead.append(left_as_it_is(text, language) if language else None)
+            if not language:
+                yield text, place
+
+    for one in translate(read()):
+        while (kept := ahead.popleft()) is not None:
+            yield kept
+        yield one
+    yield from filter(None, ahead)
+
+
+_FIELDS = ("source", "text")
+"""Where the texts are: the first that a JSON line or a table has."""
+
+
+def open_texts(name: str | Path) -> Labelled:
+    """Open a file of texts to translate: lines, the first column of a .tsv, or the field or column source or text of a
+    .jsonl, parquet or Arrow file. Empty texts are texts."""
+    path = check_file(name)
+    if (format := detect_binary(path)) in ("parquet", "arrow"):
+        return _open_table_texts(path, format)
+    ending = Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
+
+    def units(start: RowStart = FIRST_ROW) -> Iterator[tuple[int, str]]:
+        lines = numbered_lines(path, start)
+        return ((number, line) for number, line in lines if line.strip()) if ending == ".jsonl" else lines
+
+    def convert(number: int, line: str, report: ReportFault) -> list[TextExample]:
+        place = place_at(str(path), number, "line")
+        if ending == ".jsonl":
+            line = field_of(line, str(place), *_FIELDS)
+        elif ending == ".tsv":
+            line = line.split("\t")[0]
+        elif "\t" in line:
+            raise InputError(
+                f"{place} has tab-separated columns. Name the file .tsv to translate its first column, or give a "
+                "file with texts only."
+            )
+        return [TextExample(line, place=place)]
+
+    found = {".jsonl": "jsonl", ".tsv": "tsv"}.get(ending, "lines")
+    return Labelled(path, "", OpenedFile(found, {}, "", units, convert, units_from=units), needs_labels=False)
+
+
+def _open_table_texts(path: Path, format: str) -> Labelled:
+    table = open_record_table(path, format)
+    column = next((name for name in _FIELDS if name in table.names), None)
+    if column is None:
+        raise InputError(
+            f"{path} has no column {' or '.join(map(repr, _FIELDS))}, only {', '.join(map(repr, table.names))}. Rename "
+            "the column of the texts."
+        )
+
+    def convert(number: int, record: dict[str, Any], report: ReportFault) -> list[TextExample]:
+        place, text = place_at(str(path), number, table.unit), record[column]
+        if text is not None and not isinstance(text, str):
+            raise InputError(f"{place}: {column!r} is {text!r:.40}, and not a text.")
+        return [TextExample(text or "", place=place)]
+
+    return Labelled(
+        path, "", OpenedFile(format, {}, "", table.rows, convert, table.unit, units_from=table.rows), needs_labels=False
+    )
+
+
+def resolve_decoding(translator: Translator, wanted: dict[str, Any]) -> GenerateConfig:
+    """Return the decoding options of the model, updated by `wanted`."""
+    own = {key: value for key, value in asdict(translator.decoding).items() if value is not None}
+    if wanted.get("sample"):
+        own["beams"] = 1
+    elif "beams" not in wanted and isinstance(n_best := wanted.get("n_best"), int):
+        own["beams"] = max(own["beams"], n_best)
+    config = GenerateConfig.of(own | wanted)
+    if "seed" in wanted and not config.sample:
+        raise InputError("seed is for sampling: add --sample, or leave --seed out.")
+    return config
 
 
 def translates(name: str | Path) -> bool:

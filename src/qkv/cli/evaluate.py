@@ -64,9 +64,10 @@ def evaluate_translations(
     as_json: bool,
 ) -> None:
     from qkv.api.evaluate import evaluate_pairs
+    from qkv.api.translator import resolve_decoding
     from qkv.cli.options import suffix_of
     from qkv.cli.terminal import print_json, progress
-    from qkv.cli.translate import parse_decoding, resolve_decoding
+    from qkv.cli.translate import parse_decoding
 
     if out is not None:
         suffix_of(out, {".jsonl": "one line per pair"})
