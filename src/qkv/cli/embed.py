@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qkv.cli.options import (
+    ClusterOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
     OverwriteOption,
+    PartRowsOption,
     PrecisionOption,
     ProcessesOption,
     RecipeOption,
@@ -26,6 +28,7 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     TrainingDevice,
+    WithFiles,
     check_not_read,
     choose_device,
     end_other_process,
@@ -35,7 +38,7 @@ from qkv.cli.options import (
     refuse_with_resume,
     report_result,
 )
-from qkv.cli.translate import WithFiles, train
+from qkv.cli.translate import train
 from qkv.errors import InputError, listed
 from qkv.models.folders.hub import DEFAULT_MODEL, default_model
 from qkv.text.messages import write
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks, Written
     from qkv.api.embedder import Embeddings
     from qkv.api.model import Model
+    from qkv.api.precision import VectorCost
     from qkv.text.unknown import UnknownCounter
 
 
@@ -165,6 +169,8 @@ def embed_texts(
     threads: ThreadsOption = None,
     dtype: DtypeOption = "float32",
     precision: PrecisionOption = "fp32",
+    cluster: ClusterOption = None,
+    part_rows: PartRowsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compute vectors of texts; on a terminal, print the similarities of a few texts.
@@ -191,12 +197,26 @@ def embed_texts(
     --json prints one line per text: text, n_tokens, n_windows, n_unknown, vector (for word vectors also
     n_without_vector); with --tokens: text, n_windows, n_unknown, tokens (token, start, end, vector). With --out, one
     document: out, n_texts, n_tokens, n_windows, width, seconds, n_without_vector, n_unknown, n_empty, renamed, lost.
+
+    \b
+    qkv embed --file "data/*.parquet" --cluster auto --out vectors
+
+    With --cluster, files, folders and patterns are embedded by a Ray cluster, into a folder of parts: parquet, or JSON
+    lines if its name ends in .jsonl. The same command again continues. --json adds n_parts, n_parts_kept, n_rows.
     """
     with quick_start():
         from qkv.api.embed_files import check_name
-        from qkv.cli.terminal import warn_unknown
+        from qkv.cli.terminal import refuse_with_cluster, warn_unknown
         from qkv.text.unknown import UnknownCounter
 
+    refuse_with_cluster(cluster, part_rows, tokens=tokens)
+    if cluster is not None:
+        if texts or not file:
+            raise InputError("--cluster embeds the texts of files: give them with --file.")
+        asked = (model or default_model("encodes"), device, threads, precision, dtype)
+        options = (text, pooling, normalize, layer, skip_empty)
+        _embed_on_cluster(asked, options, file, out, cluster, part_rows, as_json)
+        return
     if out is not None:
         check_name(out)
     if bool(texts) == bool(file):
@@ -242,20 +262,50 @@ def embed_texts(
     warn_unknown(unknown.facts(), model)
 
 
+def _embed_on_cluster(
+    model: tuple[str, str, int | None, str, str],
+    how: tuple[str | None, str | None, bool | None, int | None, bool],
+    files: list[Path],
+    out: Path | None,
+    address: str,
+    part_rows: int | None,
+    as_json: bool,
+) -> None:
+    from qkv.api.part_jobs import EmbedParts, JobModel, unknown_facts
+    from qkv.api.precision import VectorCost
+    from qkv.cli.terminal import answer_on_cluster, print_json, say, warn_unknown
+
+    done = answer_on_cluster(EmbedParts(JobModel.of(*model), *how), files, out, address, part_rows)
+    facts = done.facts
+    for cost in facts.get("cost", ()):
+        _say_vector_cost(VectorCost(**cost))
+    if not facts.get("n_texts"):
+        raise InputError("There is no text to embed: the input is empty.")
+    if empty := facts["n_empty"]:
+        say(f"rows without a text, which have no vector: {empty:,}")
+    warn_unknown(unknown_facts(facts["unknown"]), model[0])
+    if as_json:
+        print_json(done.to_dict())
+
+
 def _say_cost(model: "Model", texts: Iterator[str], how: How, tokens: bool) -> Iterator[str]:
     """Say what the precision changes, measured on the first texts, and return all of them."""
     from itertools import chain, islice
 
     from qkv.api.precision import MEASURED, measure_vectors
-    from qkv.cli.terminal import say
 
     first = list(islice(texts, MEASURED))
     if first:
-        cost = measure_vectors(model, first, how[0], how[2], tokens)
-        # rounded down: .999996 is not 1
-        worst, mean = (f"{1e-5 * (1e5 * value // 1):.5f}" for value in (cost.worst, cost.mean))
-        say(f"{cost.precision}: cosine to fp32 at worst {worst}, on average {mean} (texts compared: {cost.n_texts})")
+        _say_vector_cost(measure_vectors(model, first, how[0], how[2], tokens))
     return chain(first, texts)
+
+
+def _say_vector_cost(cost: "VectorCost") -> None:
+    from qkv.cli.terminal import say
+
+    # rounded down: .999996 is not 1
+    worst, mean = (f"{1e-5 * (1e5 * value // 1):.5f}" for value in (cost.worst, cost.mean))
+    say(f"{cost.precision}: cosine to fp32 at worst {worst}, on average {mean} (texts compared: {cost.n_texts})")
 
 
 def _open_texts(

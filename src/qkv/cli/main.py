@@ -24,13 +24,13 @@ from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate_texts
 from qkv.cli.info import convert, info
 from qkv.cli.look import draw_attention, look
-from qkv.cli.options import Noun, Verb
+from qkv.cli.options import Noun, Verb, WithFiles
 from qkv.cli.predict import fill_blanks, predict, score_next_sentence
 from qkv.cli.pretrain import prepare_corpus, pretrain, show
 from qkv.cli.search import SearchVerb, search_texts
 from qkv.cli.serve import serve_models
 from qkv.cli.tokenize import tokenize, tokenizer
-from qkv.cli.translate import WithFiles, train, translate_texts
+from qkv.cli.translate import train, translate_texts
 from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
 from qkv.errors import PEER_LOST, InputError, did_you_mean
 from qkv.text.messages import LANGUAGES, check_language, language, speaking, translate, write

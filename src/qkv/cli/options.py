@@ -56,6 +56,10 @@ PrecisionOption = Annotated[
         help="On a CPU: fp32, bf16, int8, or auto (bf16 where the CPU has it); a BERT or a relative of it.",
     ),
 ]
+PartRowsOption = Annotated[
+    int | None,
+    typer.Option("--part-rows", metavar="N", help="With --cluster: maximum number of rows of a part (default 8192)."),
+]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="Number of CPU threads.")]
 
 
@@ -612,6 +616,33 @@ class Verb(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         help_in_language(super().format_help, ctx, formatter)
+
+
+_SEVERAL = ("--pairs", "--dev", "--test", "--more", "--data", "--parallel", "--columns")
+"""Options that take all values up to the next option: --pairs de.txt en.txt"""
+
+
+class WithFiles(Verb):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, repeat_options(args))
+
+
+def repeat_options(words: list[str]) -> list[str]:
+    """Repeat an option that takes several values before each value, as the parser expects.
+
+    >>> repeat_options(["--pairs", "de", "en", "--out", "run"])
+    ['--pairs', 'de', '--pairs', 'en', '--out', 'run']
+    """
+    found: list[str] = []
+    option, taken = "", 0
+    for word in words:
+        if word.startswith("-") and word != "-":
+            option, taken = word if word in _SEVERAL else "", 0
+            found.append(word)
+        else:
+            found += [option, word] if option and taken else [word]
+            taken += 1
+    return found
 
 
 class Noun(TyperGroup):

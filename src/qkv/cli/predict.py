@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.cli.options import (
+    ClusterOption,
     DeviceOption,
     FormatOption,
     JsonOption,
     ModelOption,
     PairColumn,
+    PartRowsOption,
     PrecisionOption,
     TextColumn,
     ThreadsOption,
@@ -63,6 +65,8 @@ def predict(
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     precision: PrecisionOption = "fp32",
+    cluster: ClusterOption = None,
+    part_rows: PartRowsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict labels, entities, answers or choices, each with its probability.
@@ -85,9 +89,27 @@ def predict(
     n_results, n_empty, renamed, lost.
 
     --precision bf16 and int8 are faster on a CPU; what they change is measured on the first texts and said.
+
+    \b
+    qkv predict run "data/*.parquet" --cluster auto --out answers
+    qkv predict run s3://bucket/data --cluster HOST:PORT --out s3://bucket/answers.jsonl
+
+    With --cluster, files, folders and patterns (parquet, jsonl, csv, tsv, lines) are answered by a Ray cluster, into a
+    folder of parts: parquet, or JSON lines if its name ends in .jsonl. The same command again continues. --json adds
+    n_parts, n_parts_kept, n_rows, seconds.
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv predict RUN "a text"; or - to read standard input.')
+    from qkv.cli.terminal import refuse_with_cluster
+
+    given = {"question": question, "with": second, "choice": choices, "document": document}
+    refuse_with_cluster(cluster, part_rows, **given)
+    if cluster is not None:
+        how = (device, threads, precision)
+        _predict_on_cluster(
+            run, inputs, out, drop_missing(text=text, pair=pair), format, how, cluster, part_rows, as_json
+        )
+        return
     check_not_read(out, inputs)
     from qkv.api.table_files import TABLES, check_table_library
 
@@ -150,6 +172,38 @@ def predict(
     warn_unknown(unknown.facts())
     if source.n_left_out:
         say(f"note: {_describe_left_out(source, out is not None and source.has_records)}")
+
+
+def _predict_on_cluster(
+    run: str,
+    inputs: list[str],
+    out: Path | None,
+    columns: dict[str, str],
+    format: str | None,
+    how: tuple[str, int | None, str],
+    address: str,
+    part_rows: int | None,
+    as_json: bool,
+) -> None:
+    with quick_start():
+        from qkv.api.part_jobs import JobModel, PredictParts, unknown_facts
+        from qkv.api.precision import ResultCost
+        from qkv.cli.terminal import answer_on_cluster, print_json, say, warn_unknown
+
+    job = PredictParts.of(JobModel.of(run, *how), columns, format)
+    done = answer_on_cluster(job, inputs, out, address, part_rows)
+    facts = done.facts
+    for cost in facts.get("cost", ()):
+        _say_cost(ResultCost(**cost))
+    if unknown := facts.get("unknown"):
+        warn_unknown(unknown_facts(unknown), run)
+    if left_out := facts.get("n_left_out"):
+        first = "; ".join([*facts["left_out"], *(["…"] if left_out > len(facts["left_out"]) else [])])
+        say(f"note: inputs without a text, which have no result: {left_out:,} ({first})")
+    if not done.n_rows:
+        say("note: the input has no text.")
+    if as_json:
+        print_json(done.to_dict())
 
 
 def _say_cost(cost: "ResultCost") -> None:

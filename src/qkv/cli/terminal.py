@@ -18,9 +18,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from qkv.errors import InputError
 from qkv.text.messages import language, translate, translate_at, write
 
 if TYPE_CHECKING:
+    from qkv.api.cluster import AnyJob, PartsAnswered
     from qkv.api.model import Model
     from qkv.data.batch import Watch
     from qkv.data.labelled.examples import Example
@@ -209,6 +211,35 @@ def _lines(what: str, total: int | None, every: float = 5.0) -> Iterator[Advance
             say(f"{what}: {done:,}{of}, {done / (now - began):,.0f} per second")
 
     yield advance
+
+
+def answer_on_cluster(
+    job: "AnyJob", inputs: Iterable[str | Path], out: Path | None, address: str, part_rows: int | None
+) -> "PartsAnswered":
+    """Answer the rows of files on a Ray cluster, into a folder of parts, and say how it goes."""
+    from qkv.api.cluster import answer_parts
+    from qkv.api.parts import MOST_ROWS, PartLimits
+
+    if out is None:
+        raise InputError("--cluster writes a folder of parts: name it with --out.")
+    if part_rows is not None and part_rows < 1:
+        raise InputError(f"--part-rows must be 1 or more, not {part_rows}.")
+    limits = PartLimits(part_rows or MOST_ROWS)
+    done = answer_parts(job, [str(one) for one in inputs], str(out), address, limits, say, progress)
+    new = sum(1 for _ in range(done.n_kept, done.n_parts))
+    say(f"{done.out}: {done.n_rows:,} rows in {done.n_parts:,} parts, {new:,} of them new")
+    return done
+
+
+def refuse_with_cluster(address: str | None, part_rows: int | None, **flags: object) -> None:
+    """Refuse options that mean nothing with --cluster, or without it; names with _ for -."""
+    if address is None:
+        if part_rows is not None:
+            raise InputError("--part-rows is for --cluster: leave it out.")
+        return
+    for name, value in flags.items():
+        if value not in (None, False, ()):
+            raise InputError(f"--{name.replace('_', '-')} cannot be used with --cluster: leave one of them out.")
 
 
 def say_windows(every: float = 5.0) -> "Watch":

@@ -1,7 +1,6 @@
 """`qkv train translate` and `qkv translate`: train a translation model on sentence pairs, and translate with it."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import tee
 from pathlib import Path
@@ -11,11 +10,13 @@ import typer
 
 from qkv.cli.options import (
     AnyModelOption,
+    ClusterOption,
     DeviceOption,
     JsonOption,
     LanguageOption,
     Noun,
     OverwriteOption,
+    PartRowsOption,
     ProcessesOption,
     RecipeOption,
     ResumeOption,
@@ -23,7 +24,7 @@ from qkv.cli.options import (
     SetOption,
     ThreadsOption,
     TrainingDevice,
-    Verb,
+    WithFiles,
     check_not_read,
     choose_device,
     end_other_process,
@@ -40,38 +41,12 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from qkv.api.translator import Translation, Translator
-    from qkv.search.options import GenerateConfig
     from qkv.text.segmenter import Segmenter
 
 
 train = typer.Typer(help="Train a model on sentence pairs: translate, embed.", rich_markup_mode=None, cls=Noun)
 
-_SEVERAL = ("--pairs", "--dev", "--test", "--more", "--data", "--parallel", "--columns")
-"""Options that take all values up to the next option: --pairs de.txt en.txt"""
 _NOTHING = "Give sentence pairs with --pairs (or --example reverse) and a new folder for the run with --out."
-
-
-class WithFiles(Verb):
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, repeat_options(args))
-
-
-def repeat_options(words: list[str]) -> list[str]:
-    """Repeat an option that takes several values before each value, as the parser expects.
-
-    >>> repeat_options(["--pairs", "de", "en", "--out", "run"])
-    ['--pairs', 'de', '--pairs', 'en', '--out', 'run']
-    """
-    found: list[str] = []
-    option, taken = "", 0
-    for word in words:
-        if word.startswith("-") and word != "-":
-            option, taken = word if word in _SEVERAL else "", 0
-            found.append(word)
-        else:
-            found += [option, word] if option and taken else [word]
-            taken += 1
-    return found
 
 
 @train.callback()
@@ -339,6 +314,8 @@ def translate_texts(
             help="fp32; on a CPU also int8 (faster, nearly equal) or drafted (faster, equal).",
         ),
     ] = "fp32",
+    cluster: ClusterOption = None,
+    part_rows: PartRowsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Translate texts or a file, with qkv-en-zh or qkv-zh-en, a model of `qkv train translate` or an OPUS-MT folder.
@@ -364,7 +341,43 @@ def translate_texts(
     --decoding sets the options without a flag: max_ratio, length_formula, stopping, renormalise.
     --json prints one line of JSON per text; with --alignments, character spans of both sides. --segmenter defines
     Chinese words; with none, each 汉字 is a word.
+
+    \b
+    qkv translate qkv-en-zh "news/*.jsonl" --cluster auto --out news.zh.jsonl
+
+    With --cluster, files, folders and patterns (lines, tsv, jsonl, parquet with a column source or text) are translated
+    by a Ray cluster, into a folder of parts: parquet, or JSON lines if its name ends in .jsonl. The same command again
+    continues; --json prints one document: out, n_parts, n_parts_kept, n_rows, n_results, n_foreign, n_unfinished,
+    unfinished, n_unknown, n_affected, unknown_words, seconds.
     """
+    given: dict[str, Any] = {
+        "beams": beams,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "coverage_penalty": coverage_penalty,
+        "min_length": min_length,
+        "max_length": max_length,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat": no_repeat,
+        "sample": sample or None,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+    }
+    wanted = {key: value for key, value in given.items() if value is not None}
+    # report unknown options before a model is loaded
+    wanted |= parse_decoding(options or [])
+    from qkv.cli.terminal import refuse_with_cluster
+
+    refuse_with_cluster(cluster, part_rows, alignments=alignments, picture=picture, segmenter=segmenter)
+    if cluster is not None:
+        words = [one for one in (named, *(inputs or ())) if one is not None]
+        languages = (source, target)
+        _translate_on_cluster(
+            model, words, languages, (device, threads, precision), wanted, split, out, cluster, part_rows, as_json
+        )
+        return
     model, inputs = take_model(model, [] if named is None else [named, *(inputs or ())], "translates", files=True)
     if not inputs:
         raise InputError('Give texts or a file: qkv translate RUN "a text"; or - to read standard input.')
@@ -382,35 +395,17 @@ def translate_texts(
     aligned = alignments or picture is not None
     if segmenter is not None and not aligned:
         raise InputError("--segmenter needs --alignments or --picture: add one of them, or leave it out.")
-    words = _segmenter(segmenter) if aligned else None
+    segments = _segmenter(segmenter) if aligned else None
     suffix = None if out is None else suffix_of(out, _WRITTEN)
     if suffix is not None and as_json:
         raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
     if suffix in _PLAIN and alignments:
         raise InputError(f"A {suffix} file cannot hold --alignments: leave them out, or write .jsonl.")
-    given: dict[str, Any] = {
-        "beams": beams,
-        "n_best": n_best,
-        "length_penalty": length_penalty,
-        "coverage_penalty": coverage_penalty,
-        "min_length": min_length,
-        "max_length": max_length,
-        "repetition_penalty": repetition_penalty,
-        "no_repeat": no_repeat,
-        "sample": sample or None,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "seed": seed,
-    }
-    wanted = {key: value for key, value in given.items() if value is not None}
-    from qkv.api.translator import choose_translator, load_translator
+    from qkv.api.translator import choose_translator, keep_foreign, load_translator, resolve_decoding
     from qkv.cli.terminal import say
     from qkv.models.folders.hub import check_language_of, foreign_language
 
     has_lines = file is not None or inputs == ["-"]  # a line that the model cannot read stays as it is
-    # report unknown options before a model is loaded
-    wanted |= parse_decoding(options or [])
     # standard input can be read only once: what was read ahead is kept
     ahead, rest = tee(_texts(inputs, file)) if inputs == ["-"] else (_texts(inputs, file), None)
 
@@ -434,7 +429,7 @@ def translate_texts(
     config = resolve_decoding(translator, wanted)
     if suffix in _PLAIN and config.n_best > 1:
         raise InputError(f"A {suffix} file has one translation per text, and n_best is {config.n_best}: write .jsonl.")
-    how: dict[str, Any] = {"alignments": aligned, "segmenter": words, "split": split}
+    how: dict[str, Any] = {"alignments": aligned, "segmenter": segments, "split": split}
     # check all texts before translating
     count = None
     if inputs != ["-"]:
@@ -444,7 +439,7 @@ def translate_texts(
             check_language_of(translator.path, text, place, trusted=source)
     if is_default:
         say(f"{translator.path.name} answers; another model: --model MODEL")
-    found = _keep_foreign(texts(), is_foreign, partial(translator.stream_placed, decoding=config, **how))
+    found = keep_foreign(texts(), is_foreign, partial(translator.stream_placed, decoding=config, **how))
     found = _warn_left(_report_partial(found, out), translator)
     if picture is not None:
         found = _draw_pictures(found, picture, translator, lang)
@@ -460,6 +455,45 @@ def translate_texts(
             _print(one, alignments, number)
 
 
+def _translate_on_cluster(
+    model: str | None,
+    words: list[str],
+    languages: tuple[str, str],
+    how: tuple[str, int | None, str],
+    decoding: dict[str, Any],
+    split: bool,
+    out: Path | None,
+    address: str,
+    part_rows: int | None,
+    as_json: bool,
+) -> None:
+    from collections import Counter
+
+    from qkv.api.part_jobs import JobModel, TranslateParts
+    from qkv.cli.terminal import answer_on_cluster, print_json, say
+    from qkv.models.folders.hub import default_model
+
+    if model is None and not any(languages):
+        model, *words = words or [""]
+    name = model or default_model("translates", *languages)
+    if not words:
+        raise InputError("Give model and files: qkv translate RUN FILE --cluster ADDRESS --out FOLDER.")
+    done = answer_on_cluster(
+        TranslateParts(JobModel.of(name, *how), *languages, decoding, split), words, out, address, part_rows
+    )
+    facts = done.facts
+    for begin, n_tokens in facts.get("unfinished", ()):
+        say(f"note: the translation of {begin!r} is unfinished after {n_tokens} tokens")
+    if (unfinished := facts.get("n_unfinished", 0)) > len(facts.get("unfinished", ())):
+        say(f"note: {unfinished:,} translations are unfinished in total")
+    if foreign := facts.get("n_foreign"):
+        say(f"note: texts in a language that {name} does not read, which stay as they are: {foreign:,}")
+    if found := facts.get("unknown_words"):
+        say(f"note: {unknown_to_the_model(Counter(found), facts['n_affected'], facts['n_unknown'])}")
+    if as_json:
+        print_json(done.to_dict())
+
+
 def _segmenter(name: str | None) -> "Segmenter | None":
     from qkv.models.folders.hub import locate, shipped_models
     from qkv.text.segmenter import Segmenter, cut_longest, find_segmenter, is_installed
@@ -468,23 +502,6 @@ def _segmenter(name: str | None) -> "Segmenter | None":
         known = frozenset((locate("qkv-words") / "vocab.txt").read_text(encoding="utf-8").split("\n"))
         return Segmenter("qkv-words", partial(cut_longest, known=known))
     return find_segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
-
-
-def resolve_decoding(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
-    """Return the decoding options of the model, updated by `wanted`."""
-    from dataclasses import asdict
-
-    from qkv.search.options import GenerateConfig
-
-    own = {key: value for key, value in asdict(translator.decoding).items() if value is not None}
-    if wanted.get("sample"):
-        own["beams"] = 1
-    elif "beams" not in wanted and isinstance(n_best := wanted.get("n_best"), int):
-        own["beams"] = max(own["beams"], n_best)
-    config = GenerateConfig.of(own | wanted)
-    if "seed" in wanted and not config.sample:
-        raise InputError("seed is for sampling: add --sample, or leave --seed out.")
-    return config
 
 
 def parse_decoding(options: list[str]) -> dict[str, Any]:
@@ -508,20 +525,12 @@ def parse_decoding(options: list[str]) -> dict[str, Any]:
 
 
 def _of_file(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each text and its place: a line, the first column of .tsv, the field source or text of .jsonl."""
-    from qkv.data.readers import COMPRESSED, read_texts
+    """Yield each text and its place."""
+    from qkv.api.translator import open_texts
 
-    ending = Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
-    for text, place in read_texts(path, "source", "text"):
-        if ending == ".tsv":
-            yield text.split("\t")[0], place
-        elif ending != ".jsonl" and "\t" in text:
-            raise InputError(
-                f"{place} has tab-separated columns. Name the file .tsv to translate its first column, or give a "
-                "file with texts only."
-            )
-        else:
-            yield text, place
+    for row in open_texts(path).rows():
+        for example in row.examples:
+            yield example.text, str(example.place)
 
 
 def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
@@ -567,30 +576,6 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
             for link in links
         ]
         print_table(["", "", "", ""], rows, right=(2,))
-
-
-def _keep_foreign(
-    texts: Iterator[tuple[str, str]],
-    is_foreign: Callable[[str], str],
-    translate: Callable[[Iterator[tuple[str, str]]], Iterator["Translation"]],
-) -> Iterator["Translation"]:
-    """Translate what the model reads; the other texts stay as they are, in their places."""
-    from qkv.api.translator import left_as_it_is
-
-    ahead: deque[Translation | None] = deque()  # of what was read; None: the next of the translations
-
-    def read() -> Iterator[tuple[str, str]]:
-        for text, place in texts:
-            language = is_foreign(text)
-            ahead.append(left_as_it_is(text, language) if language else None)
-            if not language:
-                yield text, place
-
-    for one in translate(read()):
-        while (kept := ahead.popleft()) is not None:
-            yield kept
-        yield one
-    yield from filter(None, ahead)
 
 
 def _warn_left(found: Iterator["Translation"], translator: "Translator") -> Iterator["Translation"]:
