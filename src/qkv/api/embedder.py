@@ -301,15 +301,15 @@ class Embedder:
             self.encodes, lambda batch: self.run(batch, self.layer), batch, counted, pooling, self.device
         )
 
-    def finish(self, rows: Rows, found: TextVectors, normalize: bool) -> Embeddings:
-        """The result for texts, from the vectors of the texts."""
+    def finish(self, rows: Rows, found: TextVectors, normalize: bool, at: slice = slice(None)) -> Embeddings:
+        """The result for texts, from the vectors of the texts; those at `at` alone."""
         vectors = scale_to_unit(found.vectors) if normalize else found.vectors
-        unknown = rows.count_token(self.encodes.tokenizer.unknown_id)
+        unknown, n_windows = rows.count_token(self.encodes.tokenizer.unknown_id)[at], rows.n_windows[at]
         if self.encodes.counts_marks:
-            return Embeddings(vectors, rows.n_tokens, rows.n_windows, unknown)
-        n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
+            return Embeddings(vectors, rows.n_tokens[at], n_windows, unknown)
+        n_tokens = rows.n_tokens[at] - 2  # without the two marks, which are no part of the mean
         without = None if self.encodes.known is None else n_tokens - found.counts
-        return Embeddings(vectors, n_tokens, rows.n_windows, unknown, without)
+        return Embeddings(vectors, n_tokens, n_windows, unknown, without)
 
     def _unknown(self, ids: list[int]) -> str | None:
         if self.encodes.known is None or self.encodes.has_vector(torch.tensor(ids)).any():

@@ -172,7 +172,6 @@ class BatchFacts(NamedTuple):
 
 class Observer(Protocol):
     def batch(self, model: str, facts: BatchFacts) -> None: ...
-    def queue(self, model: str, tokens: int) -> None: ...
 
 
 class _Batch(NamedTuple):
@@ -251,7 +250,7 @@ class Batcher:
                 self._number += 1
                 work.submission, work.number = submission, self._number
                 self._queues.setdefault(work.runner.key, deque()).append(work)
-            self._count(tokens)
+            self._queued_tokens += tokens
             if self._running_tokens:
                 self._collate_ahead()
             self._changed.notify()
@@ -275,11 +274,6 @@ class Batcher:
 
     # With the lock held
 
-    def _count(self, tokens: int) -> None:
-        self._queued_tokens += tokens
-        if self.observer is not None:
-            self.observer.queue(self.name, self._queued_tokens)
-
     def _retry_after(self) -> float:
         tokens, speed = self._queued_tokens + self._running_tokens, self.tokens_per_second
         return min(max(LEAST_RETRY_SECONDS, tokens / speed if speed else 0.0), MOST_RETRY_SECONDS)
@@ -289,7 +283,7 @@ class Batcher:
             queue = self._queues.get(work.runner.key)
             if queue is not None and work in queue:
                 queue.remove(work)
-                self._count(-work.tokens_left)
+                self._queued_tokens -= work.tokens_left
                 if not queue:
                     del self._queues[work.runner.key]
 
@@ -306,7 +300,7 @@ class Batcher:
                 queue.popleft()
         if not queue:
             del self._queues[key]
-        self._count(-sum(part.tokens for part in parts))
+        self._queued_tokens -= sum(part.tokens for part in parts)
         return parts[0].work.runner, parts
 
     def _collate_ahead(self) -> None:

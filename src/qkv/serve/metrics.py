@@ -4,7 +4,7 @@ Names have their units; durations are in seconds. Each `Metrics` has a registry 
 one process.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -62,10 +62,12 @@ class Metrics:
     def waited(self, seconds: float) -> None:
         self._queue.observe(seconds)
 
-    def model(self, name: str, tasks: Sequence[str], facts: Mapping[str, object]) -> None:
-        """Describe a served model."""
+    def model(
+        self, name: str, tasks: Sequence[str], facts: Mapping[str, object], queued: Callable[[], int] = lambda: 0
+    ) -> None:
+        """Describe a served model; `queued` counts the tokens that wait for it, and is called for the page."""
         self._info.labels(name).info({"tasks": ",".join(tasks)} | {key: str(value) for key, value in facts.items()})
-        self._queue_tokens.labels(name).set(0)
+        self._queue_tokens.labels(name).set_function(queued)
 
     # of batching.Observer
 
@@ -73,9 +75,6 @@ class Metrics:
         self._batch_tokens.observe(facts.tokens)
         self._batch_rows.observe(facts.units)
         self._inference.observe(facts.seconds)
-
-    def queue(self, model: str, tokens: int) -> None:
-        self._queue_tokens.labels(model).set(tokens)
 
     def text(self) -> bytes:
         """The page of /metrics."""

@@ -7,6 +7,7 @@ a batch come from elsewhere.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,9 +48,19 @@ class RowsRunner(Runner):
         return found
 
     def join(self, parts: Sequence[Part]) -> Joined:
-        batches = [self.collate(part.source, part.units) for part in parts]
+        batches, places = list[Batch](), list[Integers]()  # of each row of the batches, which unit it is
+        for _, some in groupby(parts, lambda part: id(part.source)):  # requests may share a source (gathering.py)
+            together, before = list(some), sum(map(len, places))
+            units, source = together[0].units, together[0].source
+            place = np.arange(len(units))
+            if len(together) > 1:
+                units = np.concatenate([part.units for part in together])
+                place = longest_first(np.asarray(source.lengths)[units])
+                units = units[place]
+            batches.append(self.collate(source, units))
+            places.append(before + place)
         order = longest_first([length for batch in batches for length in batch.lengths])
-        return Joined(batches[0] if len(batches) == 1 else Batch.join(batches), order)
+        return Joined(batches[0] if len(batches) == 1 else Batch.join(batches), np.concatenate(places)[order])
 
     def run(self, joined: Joined, gate: ComputeGate) -> Sequence[Any]:
         with gate.turn():

@@ -43,6 +43,7 @@ from qkv.models.folders.hub import ZOO, locate, zoo_name
 from qkv.models.table import open_model
 from qkv.search.options import GenerateConfig
 from qkv.serve.batching import Batcher, ComputeGate, OverloadedError, Submission, UnavailableError, Work
+from qkv.serve.gathering import Gathering
 from qkv.serve.metrics import Metrics
 from qkv.serve.runners import (
     PLACES,
@@ -57,7 +58,7 @@ from qkv.serve.runners import (
     work_of_rows,
 )
 from qkv.serve.settings import Call, ServeSettings, UnknownModelError, default_models, split_name
-from qkv.tasks.embed import merge_vectors
+from qkv.tasks.embed import merge_vectors, merge_vectors_of_one
 from qkv.tasks.predictor import Solver
 from qkv.tasks.task import Calibration
 from qkv.text.tokenizer import Encoded
@@ -105,6 +106,7 @@ class Served:
         self._device = device_named(shared.settings.device)
         self._notes: list[str] = []
         self.model = self._open_encoder() if opened.has(ENCODES) else None
+        self._gathering = None if self.model is None else Gathering(self.model.embedder.prepare)
         self._solver: Solver | None = self.model.solver if self.model is not None and opened.has(HAS_TASK) else None
         self.translator = Translator.of(opened) if opened.has(TRANSLATES) else None
         self._generator = Generator.of(opened, self._device) if opened.has(WRITES) else None
@@ -123,7 +125,8 @@ class Served:
             shared.metrics,
             partial(torch.set_num_threads, settings.threads or count_cores()),
         )
-        shared.metrics.model(name, self.tasks, {key: self.info[key] for key in ("model_type", "precision")})
+        facts = {key: self.info[key] for key in ("model_type", "precision")}
+        shared.metrics.model(name, self.tasks, facts, lambda: self._batcher.queued_tokens)
 
     def __repr__(self) -> str:
         return f"<Served {self.name}: {', '.join(self.tasks)}>"
@@ -262,6 +265,8 @@ class Served:
         if not len(texts):
             return join_embeddings((), model.name, embedder.encodes.sizes.width)
         call.n_characters = _count_characters(texts)
+        if len(texts) == 1 and isinstance(texts[0], str) and not truncate and call.n_characters <= SMALL_REQUEST:
+            return await self._embed_one(texts[0], call, pool, unit)
         rows = await self._work(call, partial(self._read, texts, call, truncate, truncation_direction))
         results = await self._compute([work_of_rows(VectorRunner(embedder, pool), rows)], call, len(rows))
 
@@ -272,6 +277,20 @@ class Served:
             return replace(embedder.finish(rows, merge_vectors(rows, vectors, counts), unit), model=model.name)
 
         return await self._work(call, finish, is_tokenizing=False)
+
+    async def _embed_one(self, text: str, call: Call, pool: str, unit: bool) -> Embeddings:
+        """Tokenized with the texts of requests that arrive at the same time."""
+        model, begin = self._need_model(), time.perf_counter()
+        assert self._gathering is not None, "there is an encoder"
+        place = await self._gathering.prepare(text)
+        self._note_tokenizing(call, begin)
+        rows, units = place.rows, place.units
+        work = Work(VectorRunner(model.embedder, pool), rows, units, rows.lengths[units])
+        results = await self._compute([work], call, len(units))
+        ordered = [results[row] for row in units.tolist()]
+        vectors = np.stack([vector for vector, _ in ordered])
+        found = merge_vectors_of_one(vectors, np.array([count for _, count in ordered], np.int64))
+        return replace(model.embedder.finish(rows, found, unit, slice(place.at, place.at + 1)), model=model.name)
 
     def _read(self, texts: Sequence[Any], call: Call, truncate: bool, direction: str) -> Rows:
         model = self._need_model()
@@ -510,9 +529,12 @@ class Served:
         else:
             result = await asyncio.get_running_loop().run_in_executor(self._shared.pool, work)
         if is_tokenizing:
-            call.tokenise_s = time.perf_counter() - begin
-            self._shared.metrics.tokenization(call.tokenise_s)
+            self._note_tokenizing(call, begin)
         return result
+
+    def _note_tokenizing(self, call: Call, begin: float) -> None:
+        call.tokenise_s = time.perf_counter() - begin
+        self._shared.metrics.tokenization(call.tokenise_s)
 
     async def _compute(self, works: Sequence[Work], call: Call, windows: int) -> dict[int, Any]:
         """The results of all units; raises ClientDisconnect when the client has left."""

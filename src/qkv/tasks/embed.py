@@ -138,6 +138,15 @@ def merge_vectors(rows: Rows, found: TextArray, counts: Integers) -> TextVectors
     return TextVectors(np.add.reduceat(found * weights[:, None].astype(np.float32), first, axis=0), total)
 
 
+def merge_vectors_of_one(found: TextArray, counts: Integers) -> TextVectors:
+    """`merge_vectors` of the windows of one text."""
+    if len(found) == 1:
+        return TextVectors(found, counts)
+    total = counts.sum(keepdims=True)
+    weights = (counts / total)[:, None].astype(np.float32)
+    return TextVectors(np.add.reduceat(found * weights, [0], axis=0), total)
+
+
 def scale_to_unit(vectors: TextArray) -> TextArray:
     """Rows scaled to length 1; a row of zeros stays as it is."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))

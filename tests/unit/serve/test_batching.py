@@ -53,13 +53,9 @@ class Echo(Runner):
 class Notes:
     def __init__(self) -> None:
         self.batches: list[BatchFacts] = []
-        self.tokens: list[int] = []
 
     def batch(self, model: str, facts: BatchFacts) -> None:
         self.batches.append(facts)
-
-    def queue(self, model: str, tokens: int) -> None:
-        self.tokens.append(tokens)
 
 
 @pytest.fixture
@@ -117,7 +113,7 @@ def test_rows_of_several_requests_run_together_in_their_order(make: Callable[...
         await held
         assert runner.seen == [["held"], ["a", "b", "c", "d", "e"], ["f"]]
         assert [one.units for one in notes.batches] == [1, 5, 1] and [one.tokens for one in notes.batches] == [1, 10, 2]
-        assert batcher.queued_tokens == 0 and notes.tokens[-1] == 0
+        assert batcher.queued_tokens == 0
 
     asyncio.run(story())
 

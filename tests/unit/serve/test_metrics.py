@@ -20,11 +20,10 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 
 def test_names_labels_and_units() -> None:
     metrics = Metrics()
-    metrics.model("mini", ["fill-mask"], {"precision": "fp32"})
+    metrics.model("mini", ["fill-mask"], {"precision": "fp32"}, lambda: 70)
     metrics.request("/embed", "mini", 200, 0.5)
     metrics.request("/embed", "mini", 429, 0.25)
     metrics.failure("overloaded")
-    metrics.queue("mini", 70)
     metrics.batch("mini", BatchFacts(3, 90, 0.125))
     metrics.tokenization(0.01)
     metrics.waited(0.02)
