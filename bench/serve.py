@@ -2,6 +2,7 @@
 
     python bench/serve.py                          # MiniLM, 64 clients, 10 s a turn, 3 rounds, 2 threads
     python bench/serve.py --seconds 3 --rounds 1 --clients 16
+    python bench/serve.py --infinity /tmp/infinity/bin/python      # also infinity_emb, from an environment of its own
 
 All sides have the weights of all-MiniLM-L6-v2, the texts of bench/embed.py, and the same number of threads. The sides
 take turns within a round; a ratio is the median over rounds of the ratio within a round. The clients are one process
@@ -10,7 +11,11 @@ machine with few cores the clients take their time from the server: their CPU ti
 
 The peer is starlette + uvicorn + sentence-transformers with the batching that people write for it (serve_peer.py): a
 queue, from which a thread takes what is there, at most 32 texts, and encodes it. infinity_emb 0.0.78 needs an
-environment of its own (numpy < 2, sentence-transformers < 4, uvicorn < 0.33) and is not part of this comparison.
+environment of its own (numpy < 2, sentence-transformers < 4, uvicorn < 0.33):
+
+    python -m venv /tmp/infinity && /tmp/infinity/bin/pip install "infinity_emb[torch,server]==0.0.78" "numpy<2"
+
+It runs its engine torch in float32 without compiling, with its own batches of 32 texts, over its OpenAI route.
 """
 
 import argparse
@@ -19,12 +24,13 @@ import os
 import platform
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +41,7 @@ from rich.console import Console
 from rich.table import Table
 
 import qkv
+from qkv.serve.settings import ServeSettings
 
 HERE = Path(__file__).resolve().parent
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
@@ -52,14 +59,32 @@ class Found(NamedTuple):
 
 
 class HttpSide:
-    def __init__(self, command: list[str], path: str) -> None:
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    def __init__(self, command: list[str], path: str, port: int | None = None, **environment: str) -> None:
+        """A server that prints its address, or that listens on `port` when it is ready."""
+        said = subprocess.PIPE if port is None else subprocess.DEVNULL
+        surroundings = os.environ | environment
+        self.process = subprocess.Popen(command, stdout=said, stderr=subprocess.DEVNULL, text=True, env=surroundings)
+        self.path = path
+        if port is not None:
+            self.port = port
+            self._wait_until_it_listens(command)
+            return
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"{command} did not start"
-        port = re.search(r":(\d+)", line)
-        assert port is not None, line
-        self.port, self.path = int(port[1]), path
+        found = re.search(r":(\d+)", line)
+        assert found is not None, line
+        self.port = int(found[1])
+
+    def _wait_until_it_listens(self, command: list[str]) -> None:
+        end = time.monotonic() + 180
+        while time.monotonic() < end and self.process.poll() is None:
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            time.sleep(0.2)
+        self.process.kill()
+        raise AssertionError(f"{command} did not start")
 
     def measure(self, file: Path, clients: int, seconds: float) -> Found:
         words = [str(self.port), self.path, str(file), str(clients), str(seconds)]
@@ -89,17 +114,30 @@ class HttpSide:
 
 
 @contextmanager
-def sides(threads: int, route: str, without_peer: bool) -> Iterator[dict[str, HttpSide]]:
+def sides(threads: int, route: str, without_peer: bool, infinity: Path | None) -> Iterator[dict[str, HttpSide]]:
     qkv_words = [sys.executable, "-m", "qkv", "serve", f"minilm={FOLDER}", "--port", "0", "--threads", str(threads)]
     peer_words = [sys.executable, str(HERE / "serve_peer.py"), str(FOLDER), str(threads)]
     started = {"qkv serve": HttpSide([*qkv_words, "--drain-delay", "0"], route)}
     try:
         if not without_peer:
             started["starlette + sentence-transformers"] = HttpSide(peer_words, "/embed")
+        if infinity is not None:
+            started["infinity_emb"] = start_infinity(infinity, threads)
         yield started
     finally:
         for side in started.values():
             side.close()
+
+
+def start_infinity(python: Path, threads: int) -> HttpSide:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [str(python.with_name("infinity_emb")), "v2", "--model-id", str(FOLDER), "--served-model-name", "minilm"]
+    words += ["--engine", "torch", "--device", "cpu", "--dtype", "float32", "--no-compile", "--no-bettertransformer"]
+    words += ["--host", "127.0.0.1", "--port", str(port), "--url-prefix", "/v1", "--log-level", "critical"]
+    offline = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "INFINITY_ANONYMOUS_USAGE_STATS": "0"}
+    return HttpSide(words, "/v1/embeddings", port, OMP_NUM_THREADS=str(threads), PYTHONPATH="", **offline)
 
 
 def cpu() -> str:
@@ -120,6 +158,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--route", default="/models/minilm", help="of qkv serve; /v1/embeddings is OpenAI's")
     parser.add_argument("--without-peer", action="store_true")
+    parser.add_argument("--infinity", type=Path, metavar="PYTHON", help="of an environment with infinity_emb")
     parser.add_argument("--json", type=Path, help="write the figures")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -132,7 +171,7 @@ def main() -> None:
     alone_cpu: list[float] = []
     over: dict[str, list[Found]] = {}
     try:
-        with sides(options.threads, options.route, options.without_peer) as started:
+        with sides(options.threads, options.route, options.without_peer, options.infinity) as started:
             for side in started.values():
                 side.measure(file, options.clients, min(3.0, options.seconds))
             for _ in range(options.rounds):
@@ -158,7 +197,8 @@ def report(
     memory: dict[str, float],
     tokens_per_text: float,
 ) -> None:
-    batch = 4096 / tokens_per_text / statistics.median(alone)  # seconds of a full batch, in process
+    full = ServeSettings().batch_tokens
+    batch = full / tokens_per_text / statistics.median(alone)  # seconds of a full batch, in process
     table = Table(title=f"{options.clients} clients, {options.threads} threads, median of {options.rounds} rounds")
     last = ("p50 ms", "p99 ms", "p99 ÷ batch", "CPU ms/text", "peak MB", "clients' cores")
     for heading in ("", "texts/s", "× in process", *last):
@@ -185,7 +225,8 @@ def report(
         )
     console = Console(width=130)
     console.print(table)
-    console.print(f"{tokens_per_text:.0f} tokens a text; a full batch of 4096 tokens: {1000 * batch:.0f} ms in process")
+    console.print(f"{tokens_per_text:.0f} tokens a text; a full batch of {full:,}: {1000 * batch:.0f} ms in process")
+    console.print(f"load average {os.getloadavg()[0]:.1f} at the end")
     console.print(cpu())
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")

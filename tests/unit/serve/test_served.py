@@ -318,7 +318,9 @@ def test_what_a_model_says_of_itself(models: Models) -> None:
 
 
 def test_an_overload_refuses_and_recovers(folders: dict[str, Path]) -> None:
-    models = Models.open([f"mini={folders['mini']}"], ServeSettings(threads=1, max_batch_tokens=300, max_queue_tokens=3000))
+    models = Models.open(
+        [f"mini={folders['mini']}"], ServeSettings(threads=1, max_batch_tokens=300, max_queue_tokens=3000)
+    )
     mini, refused, right = models["mini"], 0, 0
     expected = asyncio.run(mini.embed([LONG], Call())).vectors[0]
 
