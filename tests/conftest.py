@@ -20,9 +20,11 @@ if not torch.cuda.is_available():
 import gc
 import ipaddress
 import random
+import shutil
 import signal
 import socket
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,16 @@ import pytest
 from qkv.train.device import seed_draws
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Ten thousand small files that nobody wants afterwards: in memory, where there is room and programs may be run.
+MEMORY = Path("/dev/shm")
+if (
+    "TMPDIR" not in os.environ
+    and os.access(MEMORY, os.W_OK)
+    and shutil.disk_usage(MEMORY).free > 4 << 30
+    and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+):
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # Python looks for cycles after every 700 new objects; nearly all that the tests make goes without.
 gc.set_threshold(50_000, 20, 20)
@@ -85,6 +97,22 @@ def _no_wait_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One more than cores: servers, browsers, signals and clusters are waited for."""
+    return (yield) + 1
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins, or it would be alone at the end. With --dist worksteal one process has the beginning:
+    so it alone pays for what Ray imports and starts, and the others take over what it does not get to."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None and not needs_ray(item))
+
+
+def needs_ray(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and hasattr(item.module, "two_nodes")
 
 
 def pytest_collection_finish() -> None:

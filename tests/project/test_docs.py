@@ -196,6 +196,7 @@ def test_readme_blocks_can_be_judged(name: str) -> None:
     assert mistakes(found) == []
 
 
+@pytest.mark.first
 def test_readme_commands_do_what_they_say(tmp_path: Path) -> None:
     """The English ones all, then of the Chinese ones those that differ in more than their remarks, in a folder of their
     own. There lies what the English README made by the very commands that the Chinese one shows too."""

@@ -127,7 +127,8 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def build_command() -> typer.Typer:
+def build_command(only: str | None = None) -> typer.Typer:
+    """The command line; with `only` that of one verb or noun, which takes a tenth of the time."""
     app = typer.Typer(
         name="qkv",
         cls=Noun,
@@ -149,9 +150,11 @@ def build_command() -> typer.Typer:
     ) -> None: ...
 
     for name, (verb, summary) in VERBS.items():
-        app.command(name, short_help=summary, cls=CLASSES.get(name, Verb))(verb)
+        if only in (None, name):
+            app.command(name, short_help=summary, cls=CLASSES.get(name, Verb))(verb)
     for name, noun in NOUNS.items():
-        app.add_typer(noun, name=name)
+        if only in (None, name):
+            app.add_typer(noun, name=name)
     return app
 
 
@@ -199,7 +202,9 @@ def _run(words: list[str]) -> int:
     shown, warnings.showwarning = warnings.showwarning, _show_warning
     try:
         with _exit_on_sigterm():
-            answer = build_command()(words or ["--help"], prog_name="qkv", standalone_mode=False)
+            words = words or ["--help"]
+            command = build_command(words[0] if words[0] in VERBS or words[0] in NOUNS else None)
+            answer = command(words, prog_name="qkv", standalone_mode=False)
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except InputError as error:

@@ -1,5 +1,6 @@
 """A batch too large for a GPU: told with the size that fits and the settings for it. The error is made here."""
 
+import gc
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +27,12 @@ from tests.unit.train.test_loop import CONFIG, job
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DEVICE = torch.device("cpu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect() -> None:
+    """Before each attempt garbage is collected: not among all that thousands of tests have left in this process."""
+    gc.freeze()
 
 
 class Small(MaskedAndNextSentence):
