@@ -61,6 +61,9 @@ def train_tokenizer(
         ),
     ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep case and accents.")] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", help="Number of processes (default: one per core).")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier tokenizer.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -79,12 +82,13 @@ def train_tokenizer(
     --json prints one document: path, kind, segmenter, size, n_texts, seconds.
     """
     from qkv.cli.terminal import print_json, progress, say_encodings
-    from qkv.data.readers import stream_texts
+    from qkv.data.corpus.counting import count_files
     from qkv.text.folding import check_fold, read_folds
     from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
-    from qkv.text.vocabulary import check_kind
+    from qkv.text.vocabulary import check_learning
 
-    check_kind(kind, segmenter)
+    chosen = cast("Kind", kind)
+    check_learning(chosen, vocabulary_size, min_frequency, limit_alphabet, segmenter)
     folds = read_folds(fold, kind)
     check_fold(folds, kind, segmenter)
     check_tokenizer_folder(out, overwrite)
@@ -97,17 +101,17 @@ def train_tokenizer(
             advance(number - read)
             read = number
 
-        learned = Tokenizer.train(
-            stream_texts(files),
-            kind=cast("Kind", kind),
-            vocabulary_size=vocabulary_size,
-            lowercase=not cased,
-            min_frequency=min_frequency,
-            limit_alphabet=limit_alphabet,
-            segmenter=segmenter,
-            fold=folds,
-            progress=seen,
-        )
+        counts = count_files(files, chosen, not cased, segmenter=segmenter, fold=folds, workers=workers, progress=seen)
+    learned = Tokenizer.from_counts(
+        counts,
+        chosen,
+        vocabulary_size,
+        not cased,
+        min_frequency=min_frequency,
+        limit_alphabet=limit_alphabet,
+        segmenter=segmenter,
+        fold=folds,
+    )
     learned.save(out)
     facts = {"path": str(out), "kind": kind, "segmenter": learned.segmenter, "size": learned.size, "n_texts": read}
     if as_json:

@@ -95,6 +95,19 @@ def _lines(path: TextFile, start: RowStart = FIRST_ROW) -> Iterator[tuple[int, s
         raise unreadable_error(path, number, error) from error
 
 
+def block_texts(path: TextFile, kind: str, data: bytes, first: int, field: str = "text") -> Iterator[str]:
+    """Yield the texts of some whole lines of a file as `stream_texts` does; `first` is the number of the first one."""
+    for number, raw in enumerate(io.BytesIO(data), first):
+        try:
+            line = _line(raw, number)
+        except UnicodeDecodeError as error:
+            raise not_utf8_error(path, number, raw, error) from None
+        if kind == ".txt":
+            yield line
+        elif line.strip():
+            yield field_of(line, f"{path}, line {number}", field)
+
+
 def read_texts(source: AnyPath, *fields: str) -> Iterator[tuple[str, str]]:
     """Yield every line of a file or of standard input ("-") as a text, with its place for messages.
 

@@ -57,6 +57,7 @@ from qkv.text.vocabulary import (
     SIZE,
     Kind,
     check_kind,
+    choose_vocabulary,
     half_character,
     is_cased,
     learn_vocabulary,
@@ -350,6 +351,23 @@ class Tokenizer:
         tokens = learn_vocabulary(
             texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
         )
+        return cls._of(tokens, kind, lowercase, segmenter, fold)
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, int],
+        kind: Kind = "wordpiece",
+        vocabulary_size: int = SIZE,
+        lowercase: bool = True,
+        *,
+        min_frequency: int = 2,
+        limit_alphabet: int | None = None,
+        segmenter: str | None = None,
+        fold: Sequence[str] = (),
+    ) -> "Tokenizer":
+        """Learn a vocabulary from the counts of words or characters, in folded text; see `train`."""
+        tokens = choose_vocabulary(counts, kind, vocabulary_size, min_frequency, limit_alphabet)
         return cls._of(tokens, kind, lowercase, segmenter, fold)
 
     def with_tokens(self, new: Sequence[str]) -> "Tokenizer":

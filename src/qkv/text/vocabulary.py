@@ -48,17 +48,10 @@ def learn_vocabulary(
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
     """Return the tokens in the order of their ids, special tokens first. `Tokenizer.train` explains the arguments."""
-    check_kind(kind, segmenter)
+    check_learning(kind, size, min_frequency, limit_alphabet, segmenter)
     cutter = None if segmenter is None else segmenter_of(segmenter)
-    room = size - len(SPECIAL)
-    if room < 1:
-        raise InputError(f"A vocabulary of {size} is too small: there are {len(SPECIAL)} special tokens.")
     if isinstance(texts, str):
         raise InputError("Texts must be several strings, such as a list or the lines of a file, not a single string.")
-    if min_frequency < 1:
-        raise InputError(f"min_frequency (--min-frequency) is {min_frequency}; it must be at least 1.")
-    if limit_alphabet is not None and limit_alphabet < 1:
-        raise InputError(f"limit_alphabet (--limit-alphabet) is {limit_alphabet}; it must be at least 1, or omitted.")
     try:
         if kind == "character":
             counts = count_characters(texts, lowercase, progress)
@@ -66,6 +59,27 @@ def learn_vocabulary(
             counts = count_words(texts, lowercase, progress, cutter)
     except UnicodeEncodeError as error:
         raise half_character(error.object[error.start]) from error
+    return choose_vocabulary(counts, kind, size, min_frequency, limit_alphabet)
+
+
+def check_learning(
+    kind: Kind, size: int, min_frequency: int = 2, limit_alphabet: int | None = None, segmenter: str | None = None
+) -> None:
+    """Raise if a vocabulary cannot be learned with these settings."""
+    check_kind(kind, segmenter)
+    if size <= len(SPECIAL):
+        raise InputError(f"A vocabulary of {size} is too small: there are {len(SPECIAL)} special tokens.")
+    if min_frequency < 1:
+        raise InputError(f"min_frequency (--min-frequency) is {min_frequency}; it must be at least 1.")
+    if limit_alphabet is not None and limit_alphabet < 1:
+        raise InputError(f"limit_alphabet (--limit-alphabet) is {limit_alphabet}; it must be at least 1, or omitted.")
+
+
+def choose_vocabulary(
+    counts: Mapping[str, int], kind: Kind, size: int, min_frequency: int = 2, limit_alphabet: int | None = None
+) -> list[str]:
+    """Return the tokens by the counts of words or characters."""
+    room = size - len(SPECIAL)
     if not counts:
         raise InputError("There is no text to learn a vocabulary from: no texts were given, or all are empty.")
     if kind == "character":
@@ -174,36 +188,56 @@ def count_words(
     >>> sorted(count_words(["The cat, the 猫。", "CAT!"], lowercase=True).items())
     [('!', 1), (',', 1), ('cat', 2), ('the', 2), ('。', 1), ('猫', 1)]
     """
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=segmenter is None)
-    chunks_of = (_chunk if segmenter is None else _run).findall
-    cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-    words: Counter[str] = Counter()
-    chunks: Counter[str] = Counter()
+    counter = WordCounter(lowercase, segmenter)
+    chunks_of = raw_chunks(segmenter is not None)
+    for text in _seen(texts, progress):
+        counter.add(chunks_of(text))
+    return counter.finish()
 
-    def settle() -> None:
-        if segmenter is not None:
+
+def raw_chunks(segments: bool) -> Callable[[str], list[str]]:
+    """Return what splits a text at white space, and at each 汉字 or, if they are segmented later, at runs of them."""
+    return (_run if segments else _chunk).findall
+
+
+class WordCounter:
+    """Counts words in chunks of raw text. Memory is bounded by the most chunks and the most words that are held."""
+
+    def __init__(self, lowercase: bool, segmenter: Segmenter | None = None) -> None:
+        self._lowercase, self._segmenter = lowercase, segmenter
+        self._normalizer = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=segmenter is None)
+        self._cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+        self._words: Counter[str] = Counter()
+        self._chunks: Counter[str] = Counter()
+
+    def add(self, chunks: Iterable[str] | Mapping[str, int]) -> None:
+        """Add chunks, or their counts."""
+        self._chunks.update(chunks)
+        if len(self._chunks) > MOST_CHUNKS:
+            self._settle()
+
+    def finish(self) -> "Counter[str]":
+        self._settle()
+        return self._words
+
+    def _settle(self) -> None:
+        words, chunks = self._words, self._chunks
+        if self._segmenter is not None:
             runs = [chunk for chunk in chunks if _chinese.match(chunk)]
             often = [chunks.pop(run) for run in runs]
-            lines = " ".join(segmenter.words(runs)).split("\n")
+            lines = " ".join(self._segmenter.words(runs)).split("\n")
             for line, count in zip(lines, often, strict=False):  # without runs there is one empty line
                 for word in line.split():
                     chunks[word] += count
         # cleaning and splitting depend on nothing beyond a space or a 汉字, so each distinct chunk is processed once
         for chunk, count in chunks.items():
             if chunk.isascii() and chunk.isalnum():
-                words[chunk.lower() if lowercase else chunk] += count
+                words[chunk.lower() if self._lowercase else chunk] += count
             else:
-                for word, _ in cut(normalizer.normalize_str(chunk)):
+                for word, _ in self._cut(self._normalizer.normalize_str(chunk)):
                     words[word] += count
         chunks.clear()
         forget_rarest(words)
-
-    for text in _seen(texts, progress):
-        chunks.update(chunks_of(text))
-        if len(chunks) > MOST_CHUNKS:
-            settle()
-    settle()
-    return words
 
 
 def forget_rarest(words: "Counter[str]") -> None:
@@ -226,6 +260,11 @@ def count_characters(
     raw: Counter[str] = Counter()
     for text in _seen(texts, progress):
         raw.update(text)
+    return fold_case(raw, lowercase)
+
+
+def fold_case(raw: "Counter[str]", lowercase: bool) -> "Counter[str]":
+    """Return counts of characters, in lower case if wanted."""
     "".join(raw).encode()  # raises for a lone surrogate, as the Rust library does for words
     if not lowercase:
         return raw

@@ -22,7 +22,7 @@ from typing import Any
 from qkv.data.corpus.documents import BLOCK_BYTES, SourceFile, open_sources, read_blocks
 from qkv.data.corpus.parts import WORK, PartsJob, Tasks, prepare_parts, remove_parts
 from qkv.data.corpus.shards import CORPUS_PARTS, MANIFEST, STATE, Shards, hash_of, pack_arrays, write_arrays
-from qkv.data.corpus.workers import EncodeJob, encode_blocks
+from qkv.data.corpus.workers import EncodeJob, map_blocks
 from qkv.data.corpus.writer import TOKEN_COUNTS_FILE, Writer, manifest_of, sample_of, token_counts
 from qkv.data.readers import AnyPath, TextFile
 from qkv.data.stores import Store, open_store
@@ -160,7 +160,7 @@ def _in_order(
 
     keep()
     tokenizer.save(folder / TOKENIZER)
-    with closing(encode_blocks(job, read_blocks(files, writer.place, settings.block_bytes), workers)) as results:
+    with closing(map_blocks(job, read_blocks(files, writer.place, settings.block_bytes), workers)) as results:
         for block, result in results:
             if result.sample and block.place.offset == 0 and len(samples) < SAMPLED:
                 samples.append(sample_of(result, tokenizer, block.source.path.name))

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qkv.data.stores import check_name, is_url, place_of
 from qkv.errors import InputError, did_you_mean
 from qkv.files import read_object, replaced_file, sha256_of
 from qkv.text.tokenizer import Tokenizer
@@ -131,7 +132,7 @@ class Shards:
     def __init__(self, folder: Path, part: str, manifest: dict[str, Any]) -> None:
         self.folder, self.part, self.manifest = folder, part, manifest
         self._shards = manifest[part]["shards"]
-        self._files = [folder / shard["file"] for shard in self._shards]
+        self._files = [folder / check_name(shard["file"]) for shard in self._shards]
         self._arrays: list[dict[str, NDArray[Any]] | None] = [None] * len(self._files)
         self._token_bases = _bases(shard["tokens"] for shard in self._shards)
         self._sentence_offsets: NDArray[np.int64] | None = None
@@ -140,6 +141,11 @@ class Shards:
     @classmethod
     def open(cls, folder: str | Path, part: str = "train") -> "Shards":
         """Read the manifest and check the size of every file; `verify` compares hashes."""
+        if is_url(folder):
+            raise InputError(
+                f"{place_of(folder)} is in an object store, and shards are mapped into memory from a disk. Copy the "
+                "folder to each machine that trains, and give the copy."
+            )
         folder = Path(folder)
         if part not in CORPUS_PARTS:
             raise InputError(f"there is no part {part!r} of a corpus, only {', '.join(CORPUS_PARTS)}.")

@@ -1,4 +1,4 @@
-"""Encode blocks of text to arrays of tokens, in this process or in several, in the order of the blocks.
+"""Work on blocks of text, in this process or in several, in the order of the blocks; encode them to arrays of tokens.
 
 A worker is a new Python process that receives blocks through a pipe: it is not forked (tokenizers have threads) and
 does not import the caller's script, so notebooks and scripts without `if __name__ == "__main__"` work, on Windows too.
@@ -14,12 +14,12 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import tokenizers
@@ -34,6 +34,7 @@ from qkv.text.languages import Letters
 from qkv.text.segmenter import Cut, find_segmenter, split_sentences
 from qkv.text.tokenizer import Tokenizer
 
+_Result = TypeVar("_Result", covariant=True)
 SAMPLE = 20  # sentences of a block that are returned as text
 SCRIPT = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -54,6 +55,9 @@ class EncodeJob:
     @classmethod
     def of(cls, tokenizer: Tokenizer, segmenter: str | Cut, field: str = "text") -> "EncodeJob":
         return cls(tokenizer.backend.to_str(), tokenizer.kind, segmenter, field, tokenizer.segmenter)
+
+    def start(self) -> "BlockEncoder":
+        return BlockEncoder(self)
 
     def travels(self) -> bool:
         """Whether another process can import the segmenter: a lambda or a function of `__main__` cannot."""
@@ -143,15 +147,21 @@ def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
-def encode_blocks(job: EncodeJob, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, EncodedBlock]]:
+class BlockJob(Protocol[_Result]):
+    """What is done with blocks; pickled to each worker, which starts it once."""
+
+    def start(self) -> Callable[[Block], _Result]: ...
+
+
+def map_blocks(job: BlockJob[_Result], blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, _Result]]:
     """Yield every block with its result, in order, with only a few blocks in progress at a time."""
     if workers == 1:
-        worker = BlockEncoder(job)
+        work = job.start()
         for block in blocks:
-            yield block, worker(block)
+            yield block, work(block)
         return
     with _Pool(job, workers) as pool:
-        on_their_way: deque[tuple[Block, Future[EncodedBlock]]] = deque()
+        on_their_way: deque[tuple[Block, Future[_Result]]] = deque()
         for block in blocks:
             on_their_way.append((block, pool.submit(block)))
             if len(on_their_way) > 2 * workers:
@@ -162,27 +172,27 @@ def encode_blocks(job: EncodeJob, blocks: Iterable[Block], workers: int) -> Gene
             yield first, future.result()
 
 
-class _Pool:
+class _Pool(Generic[_Result]):
     """Worker processes, and as many threads that wait for them."""
 
-    def __init__(self, job: EncodeJob, workers: int) -> None:
-        self._children = [_Child(job) for _ in range(workers)]
-        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+    def __init__(self, job: BlockJob[_Result], workers: int) -> None:
+        self._children = [_Child[_Result](job) for _ in range(workers)]
+        self._idle: queue.SimpleQueue[_Child[_Result]] = queue.SimpleQueue()
         for child in self._children:
             self._idle.put(child)
         self._threads = ThreadPoolExecutor(workers)
 
-    def submit(self, block: Block) -> "Future[EncodedBlock]":
+    def submit(self, block: Block) -> "Future[_Result]":
         return self._threads.submit(self._ask, block)
 
-    def _ask(self, block: Block) -> EncodedBlock:
+    def _ask(self, block: Block) -> _Result:
         child = self._idle.get()
         try:
             return child.ask(block)
         finally:
             self._idle.put(child)
 
-    def __enter__(self) -> "_Pool":
+    def __enter__(self) -> "_Pool[_Result]":
         return self
 
     def __exit__(
@@ -193,8 +203,8 @@ class _Pool:
         self._threads.shutdown(cancel_futures=True)
 
 
-class _Child:
-    def __init__(self, job: EncodeJob) -> None:
+class _Child(Generic[_Result]):
+    def __init__(self, job: BlockJob[_Result]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
@@ -206,7 +216,7 @@ class _Child:
         self._to, self._from = self._process.stdin, self._process.stdout
         self._send(job)
 
-    def ask(self, block: Block) -> EncodedBlock:
+    def ask(self, block: Block) -> _Result:
         self._send(block)
         try:
             answer = pickle.load(self._from)
@@ -247,17 +257,17 @@ def serve_blocks() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the output of a segmenter out of the answers
     questions = sys.stdin.buffer
-    worker: BlockEncoder | None = None
-    job: EncodeJob = pickle.load(questions)
+    work: Callable[[Block], Any] | None = None
+    job: BlockJob[Any] = pickle.load(questions)
     while True:
         try:
             block = pickle.load(questions)
         except EOFError:
             return
-        answer: EncodedBlock | Exception
+        answer: Any
         try:
-            worker = worker or BlockEncoder(job)
-            answer = worker(block)
+            work = work or job.start()
+            answer = work(block)
         except InputError as error:
             answer = error
         except Exception:

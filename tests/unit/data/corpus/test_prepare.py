@@ -108,7 +108,7 @@ def test_the_same_tokens_from_any_kind_of_file(tmp_path: Path) -> None:
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_corpus(tmp_path / "a.txt")
     manifest = prepare_corpus(file, make_tokenizer(), tmp_path / "out", **SMALL)
-    monkeypatch.setattr(preparing, "encode_blocks", None)
+    monkeypatch.setattr(preparing, "map_blocks", None)
     os.utime(file)
     assert prepare_corpus(file, make_tokenizer(), tmp_path / "out", **SMALL) == manifest
     (tmp_path / "out" / "shard-00000.safetensors").unlink()

@@ -52,6 +52,17 @@ def test_the_documents_are_those_of_the_corpus(folder: Path, part: str) -> None:
         assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == one
 
 
+def test_a_manifest_names_files_of_its_folder_alone(folder: Path, tmp_path: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest["train"]["shards"][0]["file"] = "../shard-00000.safetensors"
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(InputError, match="'../shard-00000.safetensors' is not a name of a file inside a folder"):
+        Shards.open(tmp_path)
+    for url in ("s3://bucket/shards", Path("s3://bucket/shards")):
+        with pytest.raises(InputError, match="s3://bucket/shards is in an object store, and shards are mapped"):
+            Shards.open(url)
+
+
 def test_any_ranges_in_any_order(folder: Path) -> None:
     shards = Shards.open(folder)
     everything = shards.tokens(np.array([0]), np.array([shards.n_tokens]))

@@ -13,7 +13,7 @@ import pytest
 from qkv.data.corpus.documents import Block, open_sources, read_blocks
 from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
-from qkv.data.corpus.workers import EncodedBlock, EncodeJob, encode_blocks, keeps_white_space, token_type
+from qkv.data.corpus.workers import EncodedBlock, EncodeJob, keeps_white_space, map_blocks, token_type
 from qkv.errors import InputError
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import TEXTS, gpt2_backend
@@ -22,7 +22,7 @@ from tests.support.folders import make_tokenizer
 
 
 def results(path: Path, job: EncodeJob, workers: int) -> list[tuple[Block, EncodedBlock]]:
-    return list(encode_blocks(job, read_blocks(open_sources(path), size=500), workers))
+    return list(map_blocks(job, read_blocks(open_sources(path), size=500), workers))
 
 
 @pytest.mark.parametrize("segmenter", ["rjieba", noisy])
@@ -87,7 +87,7 @@ def test_only_a_few_blocks_are_on_their_way(tmp_path: Path) -> None:
             taken += 1
             yield block
 
-    for done, _ in enumerate(encode_blocks(EncodeJob.of(make_tokenizer(), "none"), counted(), 2)):
+    for done, _ in enumerate(map_blocks(EncodeJob.of(make_tokenizer(), "none"), counted(), 2)):
         assert taken - done <= 2 * 2 + 1
     assert taken > 50
 
@@ -114,7 +114,7 @@ def test_a_worker_that_is_killed_is_reported(tmp_path: Path) -> None:
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:
     file = write_corpus(tmp_path / "a.txt")
-    stream = encode_blocks(EncodeJob.of(make_tokenizer(), "none"), read_blocks(open_sources(file), size=100), 2)
+    stream = map_blocks(EncodeJob.of(make_tokenizer(), "none"), read_blocks(open_sources(file), size=100), 2)
     next(stream)
     stream.close()
     children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True)
@@ -124,7 +124,7 @@ def test_no_process_is_left_behind(tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from qkv.data.corpus.documents import read_blocks as blocks, open_sources as sources
-from qkv.data.corpus.workers import EncodeJob as Job, encode_blocks as run
+from qkv.data.corpus.workers import EncodeJob as Job, map_blocks as run
 from qkv.text.tokenizer import Tokenizer
 tokenizer = Tokenizer.from_vocabulary("[PAD] [UNK] [CLS] [SEP] [MASK] the cat".split())
 for block, result in run(Job.of(tokenizer, "none"), blocks(sources(sys.argv[1]), size=500), 2):
