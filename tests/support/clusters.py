@@ -30,6 +30,11 @@ _SETTINGS = {
     "RAY_memory_monitor_refresh_ms": "0",  # it would kill workers on a busy machine
     "RAY_AUTH_MODE": "disabled",  # else a token is written into the home folder
     "RAY_USAGE_STATS_ENABLED": "0",
+    # a node that is dead is known as such after two seconds instead of twelve, one that is busy after ten
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "3",
 }
 _NODE = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20, "node_ip_address": _LOOPBACK}
 

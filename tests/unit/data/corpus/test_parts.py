@@ -5,6 +5,9 @@ import json
 import lzma
 import random
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,6 +120,32 @@ def test_killed_at_any_task(whole: tuple[list[Path], dict[str, bytes]], tmp_path
         with pytest.raises(InputError, match="was started with --cluster. Resume it with"):
             prepare_corpus(whole[0], make_tokenizer(), out, workers=1, **SMALL)
     assert kills > 4 and content(out) == whole[1]
+
+
+DRIVER = """
+import sys
+from qkv.data.corpus.parts import HereAndNow
+from qkv.data.corpus.prepare import prepare_corpus
+from qkv.text.tokenizer import Tokenizer
+tokenizer, out, *files = sys.argv[1:]
+prepare_corpus(files, Tokenizer.load(tokenizer), out, tasks=HereAndNow(), hold_out=0.1, block_bytes=300,
+               shard_tokens=200, progress=lambda now: print(now.share, flush=True))
+"""
+
+
+def test_kill_9(whole: tuple[list[Path], dict[str, bytes]], tmp_path: Path) -> None:
+    make_tokenizer().save(tmp_path / "tokenizer")
+    out = tmp_path / "out"
+    for kill in range(2):
+        command = [sys.executable, "-c", DRIVER, str(tmp_path / "tokenizer"), str(out), *map(str, whole[0])]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            shares = [float(process.stdout.readline()) for _ in range(20)]
+            process.send_signal(signal.SIGKILL)
+        assert shares[0] > 0 if kill else shares[0] == 0, "what was done is not done again"
+    (out / "unfinished" / ".part-000000.json.ab.part").write_text("half")
+    prepare_corpus(whole[0], make_tokenizer(), out, tasks=HereAndNow(), **SMALL)
+    assert content(out) == whole[1]
 
 
 def test_the_other_way_round(whole: tuple[list[Path], dict[str, bytes]], tmp_path: Path) -> None:
