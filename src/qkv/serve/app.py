@@ -30,7 +30,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qkv.serve.conventions import PAGE, Convention, Refused
@@ -52,6 +52,8 @@ from qkv.serve.conventions import PAGE, Convention, Refused
 TOKEN_FIELD = "token"
 """Name of the token in an address."""
 ALLOWED_METHODS = ("GET", "HEAD", "POST")
+OTHER_METHODS = ("PUT", "PATCH", "DELETE", "OPTIONS")
+"""No path takes them: they are answered with those that it takes, or that there is none."""
 KEY_CHECK = "qkv.key"
 """In the scope of a request that came without the token, what tells whether a word is the token."""
 
@@ -96,7 +98,7 @@ class Access:
             if allowed is None:
                 raise _wrong_page(headers.get("origin", "without an origin"))
             return
-        if method not in ALLOWED_METHODS:
+        if method not in (*ALLOWED_METHODS, *OTHER_METHODS):
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "http", f"Unsupported method '{method:.20}'.", close=True)
         host = _host(scope, headers)
         if self.token is None and not names_this_machine(host):
@@ -268,10 +270,17 @@ def build_app(routes: Sequence[BaseRoute], access: Access, wording: Wording = wo
         """The response for a path or method without a route."""
         assert isinstance(error, HTTPException)
         path, headers = request.scope["path"], dict(error.headers or {})
+        close = request.method not in ALLOWED_METHODS  # its body is not read
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            message = f"'{path:.80}' takes {headers.get('Allow', 'another method')}, not {request.method}."
-            return word(request, RefusedError(error.status_code, "method", message, headers=headers))
-        return word(request, RefusedError(error.status_code, "no_page", f"There is nothing at '{path:.80}'."))
+            methods = set[str](headers.get("Allow", "").split(", "))  # of the first route alone
+            for route in routes:
+                if isinstance(route, Route) and route.path_regex.match(path):
+                    methods |= route.methods or set()
+            headers["Allow"] = ", ".join(sorted(filter(None, methods)))
+            message = f"'{path:.80}' takes {headers['Allow']}, not {request.method}."
+            return word(request, RefusedError(error.status_code, "method", message, headers=headers, close=close))
+        message = f"There is nothing at '{path:.80}'."
+        return word(request, RefusedError(error.status_code, "no_page", message, close=close))
 
     async def report_fault(request: Request, error: Exception) -> Response:
         if not isinstance(error, ClientDisconnect):
@@ -321,7 +330,7 @@ class Guard:
             self.access.check(scope)
         except RefusedError as error:
             return Refusal(error, self.wording(_with_plain_path(scope)["path"]))
-        if scope["method"] == "OPTIONS":
+        if scope["method"] == "OPTIONS" and self.access.allow_origins:
             wanted = Headers(scope=scope).get("access-control-request-headers", "")
             return Response(None, HTTPStatus.NO_CONTENT, PREFLIGHT | {"Access-Control-Allow-Headers": wanted})
         return None

@@ -44,12 +44,16 @@ class Metrics:
         )
         self._inference = Histogram("qkv_inference_duration_seconds", "Of a batch.", buckets=SECONDS, registry=here)
         self._info = Info("qkv_model", "A served model.", ["model"], registry=here)
+        self._counters: dict[tuple[str, str, int], Counter] = {}
         for reason in FAILURES:
             self._failures.labels(reason)
 
     def request(self, route: str, model: str, status: int, seconds: float) -> None:
         """Count a request. The server calls it for every response (listen.py); routes need not."""
-        self._requests.labels(route, model, str(status)).inc()
+        key = route, model, status
+        if key not in self._counters:  # labels are looked up under a lock
+            self._counters[key] = self._requests.labels(route, model, str(status))
+        self._counters[key].inc()
         self._request.observe(seconds)
 
     def failure(self, reason: str) -> None:

@@ -1,6 +1,8 @@
 """The end of a server: what a signal begins, what is still answered, what a second one does."""
 
 import asyncio
+import contextlib
+import json
 import signal
 import socket
 import threading
@@ -77,6 +79,19 @@ def test_a_request_in_flight_is_answered_and_no_other_is_accepted(reads_fast: bo
         service.may_answer.set()
         asking.join(20)
         assert found[0].status == 200 and found[0].headers["connection"] == "close"
+
+
+@READERS
+def test_malformed_http_is_refused_as_the_family_of_the_path_says(reads_fast: bool) -> None:
+    with running(make_server(Service(reads_fast))) as server:
+        lines = b"X: " + b"x" * 300_000  # more than is read at a time
+        for path, key in ((b"/v1/embeddings", "error"), (b"/v1/rerank", "detail"), (b"/look/api", "code")):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+                with contextlib.suppress(ConnectionError):
+                    connection.sendall(b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\n" + lines)
+                answer = connection.recv(10_000)
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 431 ") and key in json.loads(body)
 
 
 def test_load_balancers_have_time_to_notice() -> None:

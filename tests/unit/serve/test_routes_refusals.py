@@ -66,8 +66,12 @@ def test_before_a_request_is_routed(served_models: Models, client: AppClient, fa
     ):
         got = client.ask("POST", path, body, headers=headers)
         assert got.status == status and sentence(family, got).endswith(".")
-    wrong = client.ask("PUT", path, body)
-    assert wrong.status == 501 and sentence(family, wrong)
+    for method in ("PUT", "DELETE"):
+        wrong = client.ask(method, path, body)
+        assert wrong.status == 405 and "POST" in wrong.headers["allow"] and sentence(family, wrong)
+        assert ("GET" in wrong.headers["allow"]) == (family == "hf")
+    assert client.ask("DELETE", "/nothing/there", body).status == 404
+    assert client.ask("TRACE", path, body).status == 501
     assert client.get(path).status == (200 if family == "hf" else 405)
 
 
@@ -230,7 +234,7 @@ def test_pages_of_other_origins(served_models: Models) -> None:
             got = client.ask(method, "/v1/embeddings", headers=said | {"origin": other})
             assert got.status == 403 and "access-control-allow-origin" not in got.headers
     closed = AppClient(served_models)
-    assert closed.ask("OPTIONS", "/v1/embeddings", headers=asks).status == 501
+    assert closed.ask("OPTIONS", "/v1/embeddings", headers=asks).status == 405
 
 
 def test_what_the_log_is_told(client: AppClient) -> None:

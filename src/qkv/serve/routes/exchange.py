@@ -140,6 +140,8 @@ def endpoint(
 ) -> Route:
     """The route of a handler; a body is read for POST alone. `key` is the field that may have the token."""
 
+    most = CHARACTERS_PER_TOKEN * settings.queue_tokens
+
     async def answer(request: Request) -> Response:
         exchange = Exchange(request, models, path)
         try:
@@ -147,7 +149,7 @@ def endpoint(
                 body = await read_body(request, settings.max_body)
                 fields = parse(body)
                 _check_key(request, fields.get(key))
-                if len(body) > (most := CHARACTERS_PER_TOKEN * settings.queue_tokens):
+                if len(body) > most:
                     _check_characters(fields, most)
                 exchange.fields = Fields(fields)
             response = await handle(exchange)
