@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from qkv.api.cluster import answer_parts
+from qkv.api.cluster import _Actor, answer_parts
 from qkv.api.part_jobs import EmbedParts, PredictParts, TranslateParts
-from qkv.api.parts import PartAnswerer, PartLimits
+from qkv.api.parts import PartAnswerer, PartFolder, PartLimits
 from qkv.api.table_files import PartLayout
 from qkv.cli.main import main
 from qkv.data.labelled.reader import Labelled
 from qkv.errors import InputError
+from qkv.train.cluster import Cluster
 from tests.support.clusters import TwoNodes, two_nodes, wait_for, without_network
-from tests.support.row_parts import do, model_of, write_csv
+from tests.support.row_parts import do, model_of, plan_of, write_csv
 from tests.support.served_models import sentence_folder, translation_folder
 from tests.support.task_folders import task_folder
 
@@ -123,6 +124,16 @@ def test_a_cluster_that_is_none_leaves_nothing(
         TranslateParts(model_of(folders["classify"]))
     with pytest.raises(InputError, match="is not fine-tuned, so it cannot predict"):
         PredictParts.of(model_of(folders["sentences"]), {})
+
+
+def test_a_folder_that_only_one_node_sees(tmp_path: Path, folders: dict[str, str]) -> None:
+    """The lock of the command is in the folder that it looks into: where there is none, results would be lost."""
+    job = PredictParts.of(model_of(folders["classify"]), {})
+    plan = plan_of(job, ".parquet", write_csv(tmp_path / "a.csv"))
+    there = PartFolder(str(tmp_path / "out"), ".parquet", job.settings())
+    answer = _Actor(Cluster("", is_own=False).order(), job, there, plan)({"number": [0]})
+    assert "must be a folder that all nodes of the cluster share" in json.loads(answer["answer"][0])["refused"]
+    assert not (tmp_path / "out").exists()
 
 
 # Longer forms.

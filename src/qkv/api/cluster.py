@@ -35,13 +35,12 @@ from qkv.api.parts import (
     cut_file,
     find_files,
     plan_rows,
-    remove_drafts,
     suffix_of_parts,
 )
 from qkv.data.stores import is_url, place_of
 from qkv.errors import InputError
 from qkv.train.cluster import Cluster, Order, connect
-from qkv.train.run_folder import lock_run
+from qkv.train.run_folder import LOCK, lock_run
 
 AnyJob = TypeVar("AnyJob", PredictParts, EmbedParts, TranslateParts)
 _HERE = 64 << 20  # bytes of input that are planned in this process: to start others would take longer
@@ -70,7 +69,7 @@ class PartsAnswered:
 
 
 Tell = Callable[[str], None]
-Progress = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
+Count = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
 """What is counted, and how many there are in all → a function that is given how many more are done."""
 
 
@@ -86,7 +85,7 @@ def answer_parts(
     address: str,
     limits: PartLimits | None = None,
     tell: Tell = lambda message: None,
-    progress: Progress = _no_progress,
+    progress: Count = _no_progress,
 ) -> PartsAnswered:
     """Answer every row of some files on the cluster at `address`, into a folder of parts.
 
@@ -116,8 +115,7 @@ def answer_parts(
                     advance(sum(plan.parts[number].rows for number in done))
                     _do_rounds(cluster, job, folder, plan, done, tell, advance)
             finally:
-                if folder.store.is_local:
-                    remove_drafts(Path(where))
+                folder.remove_drafts()
             facts = join_facts([done[part.number]["facts"] for part in plan.parts])
             folder.finish(plan, done, facts)
     seconds = round(time.perf_counter() - began, 3)
@@ -169,13 +167,22 @@ class _Actor:
         number = int(batch["number"][0])
         return {"number": [number], "answer": [json.dumps(self._do(number))]}
 
+    def _check_folder(self) -> None:
+        """Refuse a folder that only this node sees: the lock of the command is in the right one."""
+        store = self._folder.store
+        if store.is_local and not (Path(store.where) / LOCK).is_file():
+            raise InputError(
+                f"{store.where} must be a folder that all nodes of the cluster share, or in an object store."
+            )
+
     def _do(self, number: int) -> dict[str, Any]:
         try:
             if self._answer is None:
                 self._order.begin()
+                self._check_folder()
                 self._answer = self._job.open_model()
         except InputError as error:
-            return {"refused": f"{error} (on node {socket.gethostname()})"}
+            return {"refused": str(error)}
         except Exception:
             return {"crashed": traceback.format_exc()}
         try:

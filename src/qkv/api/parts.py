@@ -536,6 +536,12 @@ class PartFolder:
         self.store.write_text(f"{DONE}/{part.name}.json", to_json(marker))
         return marker
 
+    def remove_drafts(self) -> None:
+        """Remove what processes that were killed had begun to write."""
+        if self.store.is_local:
+            for draft in Path(self.store.where).glob(".part-*.part*"):
+                draft.unlink(missing_ok=True)
+
     def finish(self, plan: RowPlan, markers: Mapping[int, Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
         """Write the summary of what is done; it has no times, so that it is the same however the work went."""
         files = [
@@ -550,12 +556,6 @@ class PartFolder:
 
 def _shown(value: Any) -> str:
     return "not given" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def remove_drafts(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write."""
-    for draft in folder.glob(".part-*.part*"):
-        draft.unlink(missing_ok=True)
 
 
 def hash_model(folder: Path) -> str:

@@ -583,9 +583,15 @@ IN_STORES = {"prepare": ("corpus", "out"), "train": ("files",)}
 folder named s3: there."""
 
 
+_ON_CLUSTER = {"predict": ("out",), "embed": ("file", "out"), "translate": ("out",)}
+"""Likewise, with --cluster."""
+
+
 def refuse_urls(context: Any) -> None:
     """Raise if a path is a URL and the verb knows no stores there."""
     known = IN_STORES.get(str(context.info_name), ())
+    if context.params.get("cluster") is not None:
+        known += _ON_CLUSTER.get(str(context.info_name), ())
     for parameter in context.command.params:
         value = context.params.get(parameter.name)
         for one in value if isinstance(value, list | tuple) else (value,):
