@@ -198,8 +198,11 @@ def _predict_on_cluster(
     if unknown := facts.get("unknown"):
         warn_unknown(unknown_facts(unknown), run)
     if left_out := facts.get("n_left_out"):
-        first = "; ".join([*facts["left_out"], *(["…"] if left_out > len(facts["left_out"]) else [])])
-        say(f"note: inputs without a text, which have no result: {left_out:,} ({first})")
+        first = facts["left_out"][0]
+        if facts["n_empty"]:
+            say(f"note: inputs without a text, which have no result: {left_out:,}; the first is {first}")
+        else:
+            say(f"note: inputs without a text, which are left out: {left_out:,}; the first is {first}")
     if not done.n_rows:
         say("note: the input has no text.")
     if as_json:
