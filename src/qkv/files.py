@@ -26,7 +26,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield part
-        _flush_entry(part)
+        flush_entry(part)
         part.replace(target)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}. Nothing was changed.") from error
@@ -66,7 +66,7 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
             if aside.exists() and not target.exists():
                 aside.rename(target)
             raise
-        _flush_entry(target.parent)
+        flush_entry(target.parent)
     except OSError as error:
         raise InputError(f"{target} cannot be written: {error.strerror or error}. The folder is unchanged.") from error
     finally:
@@ -140,11 +140,12 @@ def _flush(folder: Path) -> None:
     """Flush all files to disk before the rename."""
     for here, _, names in os.walk(folder):
         for name in names:
-            _flush_entry(Path(here) / name)
-        _flush_entry(Path(here))
+            flush_entry(Path(here) / name)
+        flush_entry(Path(here))
 
 
-def _flush_entry(path: Path) -> None:
+def flush_entry(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk itself."""
     if os.name == "nt" and path.is_dir():
         return  # Windows opens no folder
     number = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)

@@ -17,7 +17,7 @@ from tests.support.forks import ENVIRONMENT
 PARENT = """
 import importlib, json, os, sys
 import torch._dynamo
-import qkv.cli.terminal, qkv.models.bert.pretrain, qkv.models.nnlm.pretrain, qkv.train.distributed, qkv.train.loop
+import qkv.cli.terminal, qkv.models.bert.pretrain, qkv.models.nnlm.pretrain, qkv.train.loop, qkv.train.sharded
 import qkv.jobs.finetune.run, qkv.jobs.translate.training, qkv.jobs.embed
 import tests.support.rank_jobs
 

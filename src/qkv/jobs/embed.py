@@ -68,8 +68,8 @@ from qkv.tasks.teacher import Teacher, teach
 from qkv.tasks.transfer import layer_scale
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.distributed import current_world
-from qkv.train.log import Progress, Silent
-from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer, step_seed, summary
+from qkv.train.log import Progress, Silent, summary
+from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer, step_seed
 from qkv.train.run_folder import Outcome, Sessions, check_folder_sha256, folder_sha256
 
 # Settings

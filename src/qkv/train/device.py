@@ -5,6 +5,7 @@ What this file does NOT do: change the batch size. It is a setting of the run, w
 
 import gc
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,16 @@ def peak_memory(device: torch.device) -> int | None:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def software(device: torch.device) -> dict[str, str | int | None]:
+    """Describe the software and hardware on which rounding depends."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+    }
 
 
 class _Counted(Protocol):

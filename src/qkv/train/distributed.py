@@ -114,6 +114,24 @@ class World:
         _exchange(dist.broadcast, data, 0)
         return value if self.is_main else cast(_T, json.loads(bytes(data.tolist())))
 
+    def from_all(self, value: _T) -> list[_T]:
+        """The values of all processes (anything that JSON holds) by rank, on all of them."""
+        content = json.dumps(value).encode()
+        lengths = [
+            int(one) for one in self.sum([float(len(content) * (rank == self.rank)) for rank in range(self.size)])
+        ]
+        if self.size == 1:
+            return [value]
+        begin = sum(lengths[: self.rank])
+        data = torch.zeros(sum(lengths), dtype=torch.uint8)
+        data[begin : begin + len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        _exchange(dist.all_reduce, data)
+        found, whole = [], bytes(data.tolist())
+        for length in lengths:
+            found.append(cast(_T, json.loads(whole[:length])))
+            whole = whole[length:]
+        return found
+
     def check_equal(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Raise unless all processes hold the same bytes: after a fault of the hardware, or on machines that round
         differently, they drift apart without a sign."""
@@ -171,6 +189,17 @@ def lost_peer(error: RuntimeError) -> PeerLostError:
         f"Another process of this run has ended, and so does this one ({reason[:200]}). The checkpoints are intact: "
         "the run can be resumed."
     )
+
+
+class NamingLostPeers:
+    """In this context an exchange that torch does for us (FSDP2) and that fails, is a peer that has ended."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # gloo raises nothing more exact than RuntimeError, but says that it was gloo
+        if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
+            raise lost_peer(error) from error
 
 
 # --- Which world this process is in.

@@ -188,3 +188,36 @@ def end_with_launcher() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=listen, args=(int(pipe),), name="qkv-lifeline", daemon=True).start()
+
+
+# --- Ctrl-C in a process that trains, of several or the only one.
+
+
+@dataclass
+class Interruption:
+    signal: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Record the first SIGINT or SIGTERM and continue; the second has its default effect."""
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption  # only the main thread may set handlers
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interruption.signal = number
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

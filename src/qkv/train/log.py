@@ -1,5 +1,6 @@
 """Logs and progress of a run: `log.jsonl`, reproducible for the same config, `timing.jsonl`, and a progress bar."""
 
+import hashlib
 import json
 import math
 import os
@@ -7,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -130,6 +131,36 @@ def _fetch(scalars: Sequence[Tensor]) -> list[float]:
     return found
 
 
+LOG_SAMPLES = "QKV_LOG_SAMPLES"
+"""If this variable of the environment is set, a run writes RUN/samples.jsonl: hashes of the batches of every step."""
+SAMPLES = "samples.jsonl"
+
+
+def fingerprint(batch: object) -> int:
+    """A hash of all tensors of a batch, with 52 bits, so that a float64 holds it."""
+    digest = hashlib.sha256()
+
+    def read(value: object) -> None:
+        if isinstance(value, Tensor):
+            digest.update(f"{tuple(value.shape)}{value.dtype}".encode())
+            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        elif is_dataclass(value) and not isinstance(value, type):
+            for one in fields(value):
+                read(getattr(value, one.name))
+        elif isinstance(value, Mapping):
+            for name in sorted(value):
+                digest.update(str(name).encode())
+                read(value[name])
+        elif isinstance(value, tuple | list):
+            for one in value:
+                read(one)
+        else:
+            digest.update(repr(value).encode())
+
+    read(batch)
+    return int(digest.hexdigest()[:13], 16)
+
+
 class Log:
     """Appends lines to the log files; on opening, lines after the resumed step are removed.
 
@@ -228,6 +259,20 @@ def _step_of(line: str) -> float:
         return json.loads(line)["step"]
     except (ValueError, KeyError, TypeError):
         return math.inf
+
+
+def summary(result: Mapping[str, Any], left_out: str | None) -> str:
+    """The figures in one line; of a set, whose name is before a colon, the first, which is its main one.
+
+    >>> summary({"loss": 2.5, "a.csv: mrr": 0.75, "a.csv: mrr_back": 0.5, "mean": 0.75}, "mean")
+    'loss 2.5, a.csv mrr 0.75'
+    """
+    shown: dict[str, str] = {}
+    for name, value in result.items():
+        if isinstance(value, float) and name != left_out:
+            of_set, colon, _ = name.rpartition(": ")
+            shown.setdefault(of_set if colon else name, f"{name.replace(': ', ' ')} {value:.4g}")
+    return ", ".join(shown.values())
 
 
 class Sized(Protocol):

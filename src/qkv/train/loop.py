@@ -17,22 +17,17 @@ nor networks. It guarantees:
   logs, saves and writes.
 """
 
-import hashlib
 import math
 import os
-import platform
-import signal
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, is_dataclass
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -41,11 +36,15 @@ from torch import Tensor, nn
 from qkv.errors import InputError
 from qkv.train import run_folder
 from qkv.train.ahead import batches_ahead, build_ahead
-from qkv.train.device import Sizes, memory_for, out_of_memory, savings, seed_draws, too_large
-from qkv.train.distributed import GradientSum, World, current_world, divide
-from qkv.train.log import Built, Clock, Log, Progress, Window, measure_peak
-from qkv.train.optim import PRECISIONS, TrainConfig, adamw, muon, optimizer_tensors, restore_optimizer
+from qkv.train.device import Sizes, memory_for, out_of_memory, savings, seed_draws, software, too_large
+from qkv.train.distributed import GradientSum, NamingLostPeers, World, current_world, divide
+from qkv.train.launch import Interruption, interruptible
+from qkv.train.log import LOG_SAMPLES, SAMPLES, Built, Clock, Log, Progress, Window, fingerprint, measure_peak, summary
+from qkv.train.optim import PRECISIONS, Muon, TrainConfig, adamw, muon, optimizer_tensors, restore_optimizer
 from qkv.train.run_folder import Outcome
+
+if TYPE_CHECKING:
+    from qkv.train.sharded import Sharded
 
 
 @dataclass
@@ -74,8 +73,6 @@ class Best:
 
 
 __all__ = ["PRECISIONS", "Job", "Objective", "Term", "TrainConfig", "Trainable", "Trainer", "step_seed"]
-
-CPU = torch.device("cpu")
 
 
 class Trainable(Protocol):
@@ -116,7 +113,7 @@ class Job(Generic[_B]):
     evaluate: Callable[[nn.Module], dict[str, Any]] | None = None  # its result is logged
     flops: Callable[[_B], float] | None = None  # of forward and backward
     compiled: Sequence[nn.Module] = ()  # modules for torch.compile
-    recomputed: Sequence[nn.Module] = ()  # modules for activation checkpointing
+    recomputed: Sequence[nn.Module] = ()  # blocks, for activation checkpointing and to divide the weights by
     best_by: str | None = None  # metric of the evaluation to maximise; the best weights are kept
     scale: Callable[[str], float] | None = None  # factor of the learning rate, by parameter name
     matrices: Mapping[str, int] = field(default_factory=dict)  # weights for Muon → number of matrices in each
@@ -138,14 +135,6 @@ class Unwritten:
     def close(self) -> None: ...
 
 
-@dataclass
-class Interruption:
-    signal: int | None = None
-
-    def __bool__(self) -> bool:
-        return self.signal is not None
-
-
 class Trainer(Generic[_B]):
     """A running job: weights, optimizer and the sums of the current window.
 
@@ -161,14 +150,31 @@ class Trainer(Generic[_B]):
         self.stopping: int | None = None  # the signal that stops all processes
         self.samples: list[int] | None = [] if os.environ.get(LOG_SAMPLES) else None
         self.gradients: GradientSum | None = None
+        self.sharded = self._divide_weights()
         self._begin()
+        inside = list if self.sharded is None else self.sharded.inside
         # in this order, so that recomputed modules are compiled with their recomputation
         if config.recompute:
-            for module in job.recomputed:
+            for module in inside(job.recomputed):
                 recompute(module)
         if config.compile:
-            for module in job.compiled:
+            for module in inside(job.compiled):
                 module.compile(dynamic=True)
+
+    def _divide_weights(self) -> "Sharded | None":
+        job, config, world = self.job, self.config, self.world
+        if config.shard and not job.recomputed:
+            raise InputError("train.shard divides BERT and GPT by their blocks; this training has none. Leave it out.")
+        if not config.shard or world.size == 1:
+            return None
+        from qkv.train.sharded import Sharded  # imports more of torch than other runs need
+
+        return Sharded(job.model, job.recomputed, job.objective.terms, world, PRECISIONS[config.precision])
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained: the model, or a copy of it whose weights are divided among the processes."""
+        return self.job.model if self.sharded is None else self.sharded.network
 
     def _begin(self) -> None:
         self.step = 0
@@ -185,11 +191,12 @@ class Trainer(Generic[_B]):
         return Window(state, self.world.sum if self.world.size > 1 else None)
 
     def _attempt(self) -> None:
-        self.parameters = list(self.job.model.parameters())  # collecting them takes longer than a small step
-        self.around = self.job.around()
+        self.parameters = list(self.network.parameters())  # collecting them takes longer than a small step
+        self.around = self.job.around() if self.sharded is None else NamingLostPeers()
         if self.gradients is not None:
             self.gradients.close()
-        self.gradients = GradientSum(self.parameters, self.world) if self.world.size > 1 else None
+        alike = self.world.size > 1 and self.sharded is None
+        self.gradients = GradientSum(self.parameters, self.world) if alike else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
         self.optimizer = self._optimizer()
 
@@ -208,8 +215,9 @@ class Trainer(Generic[_B]):
             "scale": job.scale,
         }
         if config.optimizer == "muon":
-            return muon(job.model, job.matrices, muon_lr=config.muon_lr, **settings)
-        return adamw(job.model, **settings)
+            make = Muon if self.sharded is None else self.sharded.make_muon
+            return muon(self.network, job.matrices, muon_lr=config.muon_lr, make=make, **settings)
+        return adamw(self.network, **settings)
 
     def steps_in(self, minutes: float, seconds: float = 3.0) -> int:
         """Estimate how many steps fit into the time, from a few trial steps at learning rate 0."""
@@ -254,8 +262,21 @@ class Trainer(Generic[_B]):
             self.progress.message(
                 "note: train.compile=true replaces qkv's own GPU kernels for the blocks, which are usually faster."
             )
+        if self.config.shard and self.world.size == 1:
+            self.progress.message("note: train.shard has no effect on one process, which holds all weights.")
         with memory_for(self.device, "between training steps"):
-            return self._run()
+            outcome = self._run()
+            if outcome.finished:
+                self._join_weights()
+            return outcome
+
+    def _join_weights(self) -> None:
+        """After the training: the first process has the whole model, and the whole of the best weights."""
+        if self.sharded is not None:
+            self.optimizer.state.clear()
+            self.best.weights = self.sharded.gather(self.best.weights)
+            self.sharded.give_back()
+            self.sharded, self.parameters = None, []
 
     def _advance_or_advise(self, batches: Sequence[_B], lr: float) -> None:
         """Take a step; if memory runs out, raise an error that suggests what would fit."""
@@ -286,7 +307,7 @@ class Trainer(Generic[_B]):
     def _run(self) -> Outcome:
         job, config, progress, world = self.job, self.config, self.progress, self.world
         self.restore()
-        world.check_equal(self.trained(), self.step)
+        self._check_equal()
         started = self.step
         if started >= self.last_step or self.gives_up:
             return Outcome(started, started, finished=True)
@@ -319,12 +340,13 @@ class Trainer(Generic[_B]):
                     with clock.stopped():
                         if job.evaluate and (self.step % config.evaluate_every == 0 or last):
                             self.stop_if_lost()
-                            result = world.from_main(self._evaluate() if world.is_main else {})
+                            with nullcontext() if self.sharded is None else self.sharded.whole():
+                                result = world.from_main(self._evaluate() if world.is_main else {})
                             self._check(result)
                             log.write("log.jsonl", {"step": self.step, "evaluation": result})
                             progress.message(f"step {self.step:,}: {summary(result, job.best_by)}")
                             if job.best_by:
-                                weights = self.trained() if world.is_main else {}
+                                weights = self.trained() if world.is_main or self.sharded else {}
                                 self.best.offer(self.step, result[job.best_by], result.get("loss", math.inf), weights)
                             if self.has_failed:
                                 self._start_again(log)
@@ -388,7 +410,10 @@ class Trainer(Generic[_B]):
 
     def _start_again(self, log: Log | Unwritten) -> None:
         assert self.job.renew is not None
-        self.job.renew()
+        if self.sharded is None:
+            self.job.renew()
+        else:
+            self.sharded.renew(self.job.renew)
         self.origin = self.step
         self.window = self._new_window()
         # the best weights stay: both attempts may be worth no more than the trivial answer
@@ -403,7 +428,9 @@ class Trainer(Generic[_B]):
         self.progress.start(self.step, self.last_step)
 
     def trained(self) -> dict[str, Tensor]:
-        """Return the trainable weights."""
+        """Return the trainable weights; if they are divided, the own rows of them."""
+        if self.sharded is not None:
+            return self.sharded.trained()
         return {name: parameter for name, parameter in self.job.model.named_parameters() if parameter.requires_grad}
 
     def take_best(self) -> None:
@@ -418,12 +445,16 @@ class Trainer(Generic[_B]):
         if found is None:
             return
         try:
-            weights = self.trained()
-            if set(weights) != set(found.tensors["model"]):
+            rows = {} if self.sharded is None else self.sharded.rows
+            weights, stored = self.trained(), found.read("model", rows)
+            if {name: part.shape for name, part in weights.items()} != {n: part.shape for n, part in stored.items()}:
                 raise KeyError
-            self.job.model.load_state_dict(found.tensors["model"], strict=False)
+            with torch.no_grad():
+                for name, part in weights.items():
+                    part.copy_(stored[name])
             if found.step != found.state.get("origin"):  # a new attempt begins with a new optimizer
-                restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
+                as_state = {} if self.sharded is None else {"as_state": self.sharded.as_state}
+                restore_optimizer(self.network, self.optimizer, found.read("optimizer", rows), **as_state)
         except (RuntimeError, KeyError):
             raise InputError(
                 f"{found.path} holds another model than the settings describe. Restore the settings that the run was "
@@ -435,9 +466,10 @@ class Trainer(Generic[_B]):
         if best := found.state.get("best"):
             value = -math.inf if best["value"] is None else best["value"]
             lowest = math.inf if best["lowest"] is None else best["lowest"]
-            self.best = Best(best["step"], value, best["waited"], lowest, found.tensors.get("best", {}))
-        before = {"processes": 1} | found.state["environment"]
-        for name, value in ({"processes": 1} | environment(self.device)).items():
+            self.best = Best(best["step"], value, best["waited"], lowest, found.read("best", rows))
+        solo = {"processes": 1, "shard": False}
+        before = solo | found.state["environment"]
+        for name, value in (solo | self._environment()).items():
             if before.get(name) == value:
                 continue
             if name == "processes":
@@ -446,6 +478,12 @@ class Trainer(Generic[_B]):
                     f"with {value}: the same samples, masks and order, equal up to rounding. With the same number it "
                     "would end with the same bytes."
                 )
+            elif name == "shard":
+                if before["processes"] == self.world.size:
+                    self.progress.message(
+                        "note: train.shard has changed since the run was saved: the same samples, masks and order, "
+                        "equal up to rounding. Unchanged, it would end with the same bytes."
+                    )
             elif name != "threads" or before["processes"] == self.world.size:
                 self.progress.message(
                     f"warning: the run was started with {name} {before.get(name)} and resumes with {value}: "
@@ -459,13 +497,13 @@ class Trainer(Generic[_B]):
             return run_folder.latest_checkpoint(folder, self.progress.message)
         found = run_folder.latest_checkpoint(folder, self.progress.message) if world.is_main else None
         name = world.from_main(None if found is None else found.path.name)
-        return found if world.is_main or name is None else run_folder.load_checkpoint(folder / name)
+        return found if world.is_main or name is None else run_folder.open_checkpoint(folder / name)
 
     def advance(self, batches: Sequence[_B], lr: float) -> None:
         """Take one optimizer step over all `batches`, as if they were one; this process computes its share of them."""
-        job, config, own = self.job, self.config, self._own(batches)
-        if not job.model.training:  # setting the mode of every module takes longer than a small step
-            job.model.train()
+        job, own = self.job, self._own(batches)
+        if not self.network.training:  # setting the mode of every module takes longer than a small step
+            self.network.train()
         counts = [job.objective.counts(batch) for batch in batches]
         totals = {name: sum(count[name] for count in counts) for name in counts[0]}
         shares = {name: weight / max(1, totals[name]) for name, weight in job.objective.weights.items()}
@@ -477,10 +515,7 @@ class Trainer(Generic[_B]):
                     for name in count:
                         self.window.add(name, None, None, count[name])
                     continue
-                # for dropout: by the batch, so that it does not matter which process computes it
-                seed_draws(self.device, step_seed(config.seed, self.step, number))
-                with torch.autocast(self.device.type, PRECISIONS[config.precision], enabled=config.precision != "fp32"):
-                    terms = job.objective.terms(job.model, batch.to(self.device, non_blocking=True))
+                terms = self._terms(number, batch)
                 loss = torch.stack([term.loss * shares[name] for name, term in terms.items()]).sum()
                 if self.gradients is not None and number == own[-1]:
                     self.gradients.arm()
@@ -491,11 +526,16 @@ class Trainer(Generic[_B]):
                         self.window.add(name, None, None, count[name])
                     else:
                         self.window.add(name, term.loss, term.correct, count[name])
+            if self.sharded is not None:  # as many passes as in the other processes
+                smallest = min(range(len(batches)), key=lambda number: batches[number].n_tokens)
+                for _ in range(len(own), self.sharded.passes([batch.n_tokens for batch in batches])):
+                    terms = self._terms(smallest, batches[smallest])
+                    self.scaler.scale(0.0 * torch.stack([term.loss for term in terms.values()]).sum()).backward()
         if not own:
             self.scaler.scale(torch.zeros((), device=self.device))  # what it would be without a batch is not defined
         self._exchange(batches, own)
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.parameters, config.clip, foreach=True)
+        norm = self._clip()
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["scale"]
         self.scaler.step(self.optimizer)
@@ -506,6 +546,23 @@ class Trainer(Generic[_B]):
         overflows = self.scaler.is_enabled()
         self.window.step(self.step, norm, sum(batch.n_tokens for batch in batches), overflows=overflows)
 
+    def _terms(self, number: int, batch: _B) -> Mapping[str, Term]:
+        """The forward pass of a batch of the step."""
+        config = self.config
+        # for dropout: by the batch, so that it does not matter which process computes it
+        seed_draws(self.device, step_seed(config.seed, self.step, number))
+        batch = batch.to(self.device, non_blocking=True)
+        with torch.autocast(self.device.type, PRECISIONS[config.precision], enabled=config.precision != "fp32"):
+            if self.sharded is not None:
+                return self.sharded.forward(batch)
+            return self.job.objective.terms(self.job.model, batch)
+
+    def _clip(self) -> Tensor:
+        """Limit the norm of the gradient of the step; returns the norm."""
+        if self.sharded is not None:
+            return self.sharded.clip(self.config.clip)
+        return nn.utils.clip_grad_norm_(self.parameters, self.config.clip, foreach=True)
+
     def _exchange(self, batches: Sequence[_B], own: range) -> None:
         """Sum the gradients over all processes, and agree on signals."""
         if self.samples is not None:
@@ -513,6 +570,8 @@ class Trainer(Generic[_B]):
         if self.gradients is not None:
             self.stopping = self.gradients.finish(self.interruption.signal or 0) or None
             self.exchange_states(own, len(batches))
+        elif self.sharded is not None:  # whose gradients are summed in the backward passes
+            self.stopping = self.world.agree(self.interruption.signal or 0) or None
 
     def exchange_states(self, own: range, number: int) -> None:
         """Exchange what a model carries from step to step, of which each process has changed the part of its batches
@@ -547,23 +606,36 @@ class Trainer(Generic[_B]):
 
     def save(self) -> None:
         self.stop_if_lost()
-        self.world.check_equal(self.trained(), self.step)
-        if not self.world.is_main:
+        self._check_equal()
+        if not self.world.is_main and self.sharded is None:
             return
-        described = environment(self.device)
         state: dict[str, Any] = {
             "window": self.window.state(),
             "scaler": self.scaler.state_dict(),
-            "environment": described,
+            "environment": self._environment(),
         }
-        tensors = {"model": self.trained(), "optimizer": optimizer_tensors(self.job.model, self.optimizer)}
+        tensors = {"model": self.trained(), "optimizer": optimizer_tensors(self.network, self.optimizer)}
         if self.origin:
             state["origin"] = self.origin
         if self.job.best_by:
             state["best"] = self.best.state()
             if self.best.weights:
                 tensors["best"] = self.best.weights
-        run_folder.save_checkpoint(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
+        folder, keep = self.job.out / "checkpoints", self.config.keep
+        if self.sharded is None:
+            run_folder.save_checkpoint(folder, self.step, tensors, state, keep)
+        else:
+            self.sharded.save(folder, self.step, tensors, state, keep)
+
+    def _check_equal(self) -> None:
+        if self.sharded is None:
+            self.world.check_equal(self.trained(), self.step)
+
+    def _environment(self) -> dict[str, Any]:
+        """That on which rounding depends; one process is not mentioned."""
+        several = {"processes": self.world.size} if self.world.size > 1 else {}
+        divided = {} if self.sharded is None else {"shard": True}
+        return several | divided | software(self.device)
 
     def stop_if_lost(self) -> None:
         self.window.settle()
@@ -580,40 +652,10 @@ class Trainer(Generic[_B]):
         )
 
 
-LOG_SAMPLES = "QKV_LOG_SAMPLES"
-"""If this variable of the environment is set, a run writes RUN/samples.jsonl: hashes of the batches of every step."""
-SAMPLES = "samples.jsonl"
-
-
 def step_seed(seed: int, step: int, number: int = 0) -> int:
     """The seed of a step, and of its batches after the first."""
     entropy = (seed, step, number) if number else (seed, step)
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
-
-
-def fingerprint(batch: object) -> int:
-    """A hash of all tensors of a batch, with 52 bits, so that a float64 holds it."""
-    digest = hashlib.sha256()
-
-    def read(value: object) -> None:
-        if isinstance(value, Tensor):
-            digest.update(f"{tuple(value.shape)}{value.dtype}".encode())
-            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-        elif is_dataclass(value) and not isinstance(value, type):
-            for one in fields(value):
-                read(getattr(value, one.name))
-        elif isinstance(value, Mapping):
-            for name in sorted(value):
-                digest.update(str(name).encode())
-                read(value[name])
-        elif isinstance(value, tuple | list):
-            for one in value:
-                read(one)
-        else:
-            digest.update(repr(value).encode())
-
-    read(batch)
-    return int(digest.hexdigest()[:13], 16)
 
 
 def recompute(module: nn.Module) -> None:
@@ -622,53 +664,3 @@ def recompute(module: nn.Module) -> None:
 
     plain = module.forward
     object.__setattr__(module, "forward", partial(recomputed, plain, use_reentrant=False))
-
-
-def environment(device: torch.device = CPU) -> dict[str, Any]:
-    """Describe the software and hardware on which rounding depends; one process is not mentioned."""
-    several = {"processes": current_world().size} if current_world().size > 1 else {}
-    return several | {
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-    }
-
-
-def summary(result: Mapping[str, Any], left_out: str | None) -> str:
-    """The figures in one line; of a set, whose name is before a colon, the first, which is its main one.
-
-    >>> summary({"loss": 2.5, "a.csv: mrr": 0.75, "a.csv: mrr_back": 0.5, "mean": 0.75}, "mean")
-    'loss 2.5, a.csv mrr 0.75'
-    """
-    shown: dict[str, str] = {}
-    for name, value in result.items():
-        if isinstance(value, float) and name != left_out:
-            of_set, colon, _ = name.rpartition(": ")
-            shown.setdefault(of_set if colon else name, f"{name.replace(': ', ' ')} {value:.4g}")
-    return ", ".join(shown.values())
-
-
-# --- Ctrl-C.
-
-
-@contextmanager
-def interruptible() -> Iterator[Interruption]:
-    """Record the first SIGINT or SIGTERM and continue; the second has its default effect."""
-    interruption = Interruption()
-    if threading.current_thread() is not threading.main_thread():
-        yield interruption  # only the main thread may set handlers
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def note(number: int, frame: FrameType | None) -> None:
-        interruption.signal = number
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield interruption
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

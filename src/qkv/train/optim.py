@@ -82,9 +82,7 @@ class Muon(torch.optim.Optimizer):
         for weight in weights:
             if "momentum" not in self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
-        momenta = [self.state[weight]["momentum"] for weight in weights]
-        torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-        directions = torch._foreach_lerp(gradients, momenta, MOMENTUM)  # Nesterov momentum
+        directions = self._blend([self.state[weight]["momentum"] for weight in weights], gradients)
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
 
         def parts(tensors: list[Tensor] | tuple[Tensor, ...]) -> list[Tensor]:
@@ -101,6 +99,12 @@ class Muon(torch.optim.Optimizer):
             changes = [*turned[: len(lying)].unbind(), *turned[len(lying) :].mT.contiguous().unbind()]
             rate = group["lr"] * 0.2 * longer**0.5
             torch._foreach_add_([weight for weight, _ in lying + standing], changes, alpha=-rate)
+
+    @staticmethod
+    def _blend(momenta: list[Tensor], gradients: list[Tensor]) -> tuple[Tensor, ...] | list[Tensor]:
+        """Update the momenta; return the directions (Nesterov momentum)."""
+        torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
+        return torch._foreach_lerp(gradients, momenta, MOMENTUM)
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
@@ -206,16 +210,17 @@ def muon(
     epsilon: float,
     weight_decay: float,
     scale: Callable[[str], float] | None = None,
+    make: Callable[..., Muon] = Muon,
 ) -> Muon:
     """Muon for `matrices` (name of a weight → number of matrices in it), with learning rate `muon_lr` if given; AdamW
-    as above for the rest."""
+    as above for the rest. `make`: another class, for weights that are divided among processes."""
     settings = _groups(model, weight_decay, scale, matrices, 1.0 if muon_lr is None else muon_lr / lr)
     if not any(group["matrices"] for group in settings):
         raise InputError(
             "train.optimizer is muon, which is for matrices of hidden layers, but none is trained here. "
             "Set it to adamw."
         )
-    return Muon(settings, lr=lr, betas=betas, epsilon=epsilon)
+    return make(settings, lr=lr, betas=betas, epsilon=epsilon)
 
 
 def _groups(
@@ -246,7 +251,13 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
-def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def restore_optimizer(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    tensors: dict[str, Tensor],
+    as_state: Callable[[Tensor, Tensor], Tensor] = lambda parameter, stored: stored.to(parameter.device),
+) -> None:
+    """Take the state by parameter name; `as_state`: (parameter, stored tensor) → what the optimizer keeps."""
     keys = {
         parameter: ("momentum",) if group["matrices"] else ("step", "exp_avg", "exp_avg_sq")
         for group in optimizer.param_groups
@@ -254,7 +265,8 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
     }
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            optimizer.state[parameter] = {key: tensors[f"{name}.{key}"].to(parameter.device) for key in keys[parameter]}
+            stored = {key: tensors[f"{name}.{key}"] for key in keys[parameter]}
+            optimizer.state[parameter] = {key: as_state(parameter, value) for key, value in stored.items()}
 
 
 # --- Settings of the training loop: the table [train] of recipes and of RUN/config.toml.
@@ -280,6 +292,7 @@ class TrainConfig:
     precision: str = "fp32"
     compile: bool = False  # torch.compile; on a GPU qkv's own kernels, which it replaces, are usually faster
     recompute: bool = False  # activation checkpointing: less memory, a third more computation
+    shard: bool = False  # of several processes each holds a share of the weights: for models that do not fit one device
     seed: int = 0
     threads: int | None = None
     log_every: int = 10

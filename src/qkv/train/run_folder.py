@@ -12,20 +12,25 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.config import read_toml
 from qkv.errors import InputError, reading
-from qkv.files import locked, read_object, replaced_folder, sha256_of, to_json, write_text
+from qkv.files import flush_entry, locked, read_object, replaced_folder, sha256_of, to_json, write_text
 from qkv.train.device import peak_memory
+from qkv.train.distributed import World
 
 # --- Checkpoints: written atomically, verified before use, the previous one kept; and the mean of the last ones.
 #
 #     RUN/checkpoints/step-00001200/
 #         model.safetensors  optimizer.safetensors
-#         state.json          the step, the state of the loop, and the SHA-256 of the files above
+#         state.json          the step, the state of the loop, and the SHA-256 of the files above; written last
+#
+# A run whose weights are divided among processes (train/sharded.py) writes one file for each of them,
+# model-00001-of-00002.safetensors and so on, which hold rows of the tensors; the header says which. Whoever reads asks
+# for the rows that he needs, so that any number of processes can resume what any other number has written.
 #
 # If a checkpoint is damaged, a warning names it and the previous one is used.
 #
@@ -33,40 +38,159 @@ from qkv.train.device import peak_memory
 # were written because of Ctrl-C are excluded, and removed before they could displace a regular one: a run that was
 # stopped and resumed, however often, ends with the same mean as an uninterrupted one.
 
+_ROWS = "qkv.rows"
+"""Key in the header of a file with parts of tensors: JSON, name → the first row, and how many the whole has."""
+_Tensors = Mapping[str, Mapping[str, Tensor]]  # by file: "model", "optimizer", "best"
+
+
+class Rows(NamedTuple):
+    """The rows of a tensor that a process has."""
+
+    begin: int
+    end: int
+    total: int
+
 
 @dataclass(frozen=True)
 class Checkpoint:
     path: Path
     step: int
-    tensors: Mapping[str, dict[str, Tensor]]  # by file: "model", "optimizer"
     state: Mapping[str, Any]
+    files: tuple[str, ...]
+
+    @property
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Everything, whole."""
+        return {group: self.read(group) for group in self.groups}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(file.split("-")[0].removesuffix(".safetensors") for file in self.files))
+
+    def read(self, group: str, rows: Mapping[str, Rows] | None = None) -> dict[str, Tensor]:
+        """The tensors of a group; of those in `rows` these rows only."""
+        found: dict[str, Tensor] = {}
+        missing: dict[str, int] = {}  # rows that were not found yet
+        for file in self.files:
+            if file != f"{group}.safetensors" and not file.startswith(f"{group}-"):
+                continue
+            with safe_open(self.path / file, "pt") as stored:
+                begins = json.loads((stored.metadata() or {}).get(_ROWS, "{}"))
+                names: list[str] = stored.keys()
+                for name in names:
+                    wanted = None if rows is None else rows.get(name)
+                    if wanted is None and name not in begins:
+                        found[name] = stored.get_tensor(name)
+                        continue
+                    part = stored.get_slice(name)
+                    length, *shape = part.get_shape()
+                    begin, total = begins.get(name, (0, length))
+                    if wanted is None:
+                        wanted = Rows(0, total, total)
+                    if wanted.total != total:
+                        raise KeyError(f"{name} has {total} rows, not {wanted.total}")
+                    low, high = max(begin, wanted.begin), min(begin + length, wanted.end)
+                    if name not in found:
+                        found[name] = part[:1].new_empty((wanted.end - wanted.begin, *shape))
+                        missing[name] = len(found[name])
+                    if low < high:
+                        found[name][low - wanted.begin : high - wanted.begin] = part[low - begin : high - begin]
+                        missing[name] -= high - low
+        if lacking := [name for name, number in missing.items() if number]:
+            raise InputError(f"{self.path} is damaged: rows of {lacking[0]} are missing.")
+        return found
 
 
-def save_checkpoint(
-    folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int = 2
-) -> Path:
+def save_checkpoint(folder: Path, step: int, tensors: _Tensors, state: Mapping[str, Any], keep: int = 2) -> Path:
     """Write a checkpoint, then remove all but the newest `keep`. On an error the existing ones are unchanged.
 
     Later checkpoints are removed too: a run repeats their steps only because they were damaged.
     """
     target = folder / f"step-{step:08d}"
     with replaced_folder(target, lambda before: None) as fresh:
-        hashes = {}
-        for name, group in tensors.items():
-            file = fresh / f"{name}.safetensors"
-            # one group on the host at a time, contiguous as the file format requires
+        try:
+            _write_state(fresh, step, state, _write_tensors(fresh, tensors))
+        except SafetensorError as error:  # among others, a full disk
+            raise OSError(str(error)) from error
+    _forget_others(folder, target, keep)
+    return target
+
+
+def save_together(
+    world: World,
+    folder: Path,
+    step: int,
+    tensors: _Tensors,
+    state: Mapping[str, Any],
+    rows: Mapping[str, Rows],
+    keep: int = 2,
+) -> Path:
+    """`save_checkpoint` by all processes of a world, each of which has these `rows` of its tensors, and writes them.
+
+    They write into one draft; the first process moves it to its place when all have finished. What one of them cannot
+    write is an error of all. Tensors that are not in `rows` are equal everywhere: the first process writes them.
+    """
+    target, draft = folder / f"step-{step:08d}", folder / f".step-{step:08d}.{world.size}.part"
+    hashes: dict[str, str] = {}
+    problem: str | None = None
+    try:
+        draft.mkdir(parents=True, exist_ok=True)
+        hashes = _write_tensors(draft, tensors, rows, world)
+    except (OSError, SafetensorError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        problem = f"{target} cannot be written by process {world.rank}: {reason}. The folder is unchanged."
+    try:
+        problem = next((one for one in world.from_all(problem) if one is not None), None)
+        hashes = {name: value for one in world.from_all(hashes) for name, value in one.items()}
+        if world.is_main and problem is None:
             try:
-                save_file({key: value.detach().cpu().contiguous() for key, value in group.items()}, file)
-            except SafetensorError as error:  # among others, a full disk
-                raise OSError(str(error)) from error
-            hashes[file.name] = sha256_of(file)
-        content = to_json({"step": step, "state": state, "sha256": hashes})
-        (fresh / "state.json").write_text(content, encoding="utf-8")
+                with replaced_folder(target, lambda before: None) as fresh:
+                    for name in hashes:
+                        if not (draft / name).is_file():
+                            raise OSError(f"{name} is not there: all processes need the same file system")
+                        (draft / name).rename(fresh / name)
+                    _write_state(fresh, step, state, hashes)
+                _forget_others(folder, target, keep)
+            except InputError as error:
+                problem = str(error)
+        problem = world.from_main(problem)
+    finally:
+        if world.is_main:
+            shutil.rmtree(draft, ignore_errors=True)
+    if problem is not None:
+        raise InputError(problem)
+    return target
+
+
+def _write_tensors(
+    folder: Path, tensors: _Tensors, rows: Mapping[str, Rows] | None = None, world: World | None = None
+) -> dict[str, str]:
+    """Write a file for each group, on the host one group at a time → their hashes."""
+    found: dict[str, str] = {}
+    for group, named in tensors.items():
+        file, notes = folder / f"{group}.safetensors", None
+        if rows is not None and world is not None:
+            file = folder / f"{group}-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
+            named = {name: part for name, part in named.items() if (len(part) if name in rows else world.is_main)}
+            begins = {name: (rows[name].begin, rows[name].total) for name in named if name in rows}
+            notes = {_ROWS: json.dumps(begins)}
+        # contiguous as the file format requires
+        save_file({name: part.detach().cpu().contiguous() for name, part in named.items()}, file, notes)
+        flush_entry(file)
+        found[file.name] = sha256_of(file)
+    return found
+
+
+def _write_state(folder: Path, step: int, state: Mapping[str, Any], hashes: Mapping[str, str]) -> None:
+    content = to_json({"step": step, "state": state, "sha256": dict(hashes)})
+    (folder / "state.json").write_text(content, encoding="utf-8")
+
+
+def _forget_others(folder: Path, newest: Path, keep: int) -> None:
     found = checkpoint_steps(folder)
-    here = found.index(target) + 1
+    here = found.index(newest) + 1
     for old in (*found[: max(0, here - keep)], *found[here:]):
         shutil.rmtree(old, ignore_errors=True)
-    return target
 
 
 def checkpoint_steps(folder: Path) -> list[Path]:
@@ -75,13 +199,13 @@ def checkpoint_steps(folder: Path) -> list[Path]:
 
 
 def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """Load the newest intact checkpoint, calling `warn` for each damaged one; None if there are no checkpoints."""
+    """Open the newest intact checkpoint, calling `warn` for each damaged one; None if there are no checkpoints."""
     for leftover in (*folder.glob(".step-*.part"), *folder.glob(".step-*.old")):
         shutil.rmtree(leftover, ignore_errors=True)  # of a run that was killed while saving
     found = checkpoint_steps(folder)
     for path in reversed(found):
         try:
-            return load_checkpoint(path)
+            return open_checkpoint(path)
         except InputError as error:
             warn(f"{error} The previous checkpoint is used." if path != found[0] else str(error))
     if found:
@@ -91,16 +215,15 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     return None
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Load and verify one."""
+def open_checkpoint(path: Path, verify: bool = True) -> Checkpoint:
+    """Open one; its hashes need to be verified by one process only."""
     try:
         content = read_object(path / "state.json")
-        for name, expected in content["sha256"].items():
+        for name, expected in content["sha256"].items() if verify else ():
             if sha256_of(path / name) != expected:
                 raise InputError(f"the SHA-256 of {name} differs from the recorded one.")
-        tensors = {name.removesuffix(".safetensors"): load_file(path / name) for name in content["sha256"]}
-        return Checkpoint(path, content["step"], tensors, content["state"])
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        return Checkpoint(path, content["step"], content["state"], tuple(content["sha256"]))
+    except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{path} is damaged: {str(error).rstrip('.')}.") from error
 
 

@@ -19,8 +19,9 @@ from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, PretrainingBatches, pretraining_flops
 from qkv.train import run_folder
+from qkv.train.device import software
 from qkv.train.log import Silent, measure_peak
-from qkv.train.loop import Job, TrainConfig, Trainer, environment
+from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.run_folder import Outcome
 from tests.support.corpus import Ids, MemoryCorpus
 
@@ -216,8 +217,8 @@ def test_another_environment_is_said(tmp_path: Path) -> None:
 def test_the_device_of_the_run_is_what_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"GPU {getattr(device, 'index', device)}")
-    assert environment(torch.device("cuda:1"))["gpu"] == "GPU 1"
-    assert environment(torch.device("cpu"))["gpu"] is None, "one that the run does not use"
+    assert software(torch.device("cuda:1"))["gpu"] == "GPU 1"
+    assert software(torch.device("cpu"))["gpu"] is None, "one that the run does not use"
 
 
 def test_compiling_on_a_gpu_is_said_to_be_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

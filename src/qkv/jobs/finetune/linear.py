@@ -26,9 +26,10 @@ from qkv.tasks.predictor import Vectors
 from qkv.tasks.task import Features
 from qkv.tasks.texts import TextTask, linear_targets
 from qkv.tasks.transfer import TaskModel
+from qkv.train.launch import interruptible
 from qkv.train.linear import Standard, Tried, fit_linear, fold_numbers, try_strengths
 from qkv.train.log import Log, Progress
-from qkv.train.loop import Best, Job, interruptible
+from qkv.train.loop import Best, Job
 from qkv.train.run_folder import Outcome
 
 STRENGTHS = (10.0**4, 10.0**3.5, 10.0**3, 10.0**2.5, 10.0**2, 10.0**1.5, 10.0, 10.0**0.5, 1.0, 10.0**-0.5, 10.0**-1)

@@ -39,9 +39,10 @@ from qkv.models.word2vec.page import PlacedWord, VectorFacts, word2vec_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import run_folder
-from qkv.train.device import count_cores, device_named
+from qkv.train.device import count_cores, device_named, software
+from qkv.train.launch import interruptible
 from qkv.train.log import Log, Progress, Silent
-from qkv.train.loop import environment, interruptible, step_seed
+from qkv.train.loop import step_seed
 from qkv.train.run_folder import Outcome, Sessions
 
 MAPPED = 400  # words on the map of the report, at most
@@ -224,7 +225,7 @@ class Word2VecTrainer:
                 )
 
     def _environment(self) -> dict[str, Any]:
-        return environment() | {"kernel": self.config.train.kernel}
+        return software(torch.device("cpu")) | {"kernel": self.config.train.kernel}
 
 
 def _save(config: Word2VecConfiguration, out: Path, trainer: Word2VecTrainer, corpus: Shards) -> None:

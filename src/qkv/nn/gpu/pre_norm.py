@@ -41,8 +41,11 @@ def block_stack(
 
 
 def _is_usual(block: PreNormBlock) -> bool:
-    """Whether no layer of the block is replaced, nor its forward (as for activation checkpointing)."""
-    return "forward" not in vars(block) and is_plain(block.attention, block.feed_forward)
+    """Whether no layer of the block is replaced, nor its forward (as for activation checkpointing), nor its class (by
+    FSDP2, whose blocks have to be called)."""
+    return (
+        type(block) is PreNormBlock and "forward" not in vars(block) and is_plain(block.attention, block.feed_forward)
+    )
 
 
 def _run_fused(
