@@ -2,11 +2,17 @@
 
     python bench/scale.py                       # BERT-mini: 2 processes × 1 thread beside 1 process × 2 threads
     python bench/scale.py --processes 4 --rows 64 --rounds 9
+    python bench/scale.py --memory              # bytes per parameter at the peak of a step
 
 All train the same model (4 layers of 256, vocabulary 30,522, dropout 0.1, fp32) on the same rows with the loop of
 `qkv pretrain`: batches built ahead in a thread, forward, backward, exchange of gradients, AdamW. The processes stay
 alive and take turns by rounds of steps, so that a busy machine slows all of them alike; a ratio is the median over
-rounds. Rounds are also measured in time of the processor, which other programs change little.
+rounds. Rounds are also measured in time of the processor, which other programs change little. The last contender
+divides the weights among its processes (train.shard).
+
+`--memory` trains BERT-medium (8 layers of 512) on steps of 8 rows of 32 tokens, whose activations are small, and prints
+how much the memory of a process grows at most from before the model is built, per parameter: 1 process, 2, 2 and 4
+with divided weights.
 
 `build` is what a process pays for building all batches of a step instead of its own share (train/loop.py says why).
 """
@@ -20,7 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,17 +68,18 @@ def work(options: argparse.Namespace) -> None:
     """One process: for every line of standard input, so many steps; prints tokens, seconds and processor seconds."""
     with join() as world:
         torch.set_num_threads(options.threads)
-        torch.manual_seed(0)
-        layers = {"layers": 1, "width": 32, "heads": 2, "inner_width": 64} if options.tiny else {}
-        model = BertWithHeads(BertConfig.preset("mini", vocabulary_size=WORDS, **layers), ["masked"])
-        batches = Rows(options.rows, options.batches, options.longest)
-        objective = MaskedAndNextSentence(next_sentence=False)
-        trainer = Trainer(Job(model, objective, batches, Path()), TrainConfig(), Silent())
+        if options.memory:  # load what a first step loads
+            trainer = make_trainer(options, tiny=True)
+            trainer.advance(trainer.batches(0), 1e-4)
+        before_model = resident("VmRSS")
+        trainer = make_trainer(options, options.tiny)
+        parameters = sum(parameter.numel() for parameter in trainer.job.model.parameters())
         print("ready", flush=True)
         done = 0
         for line in sys.stdin:
             steps, tokens, building = int(line), 0, 0.0
             world.wait()
+            forget_peak()
             begin, before = time.perf_counter(), processor_seconds()
             with closing(build_ahead(trainer.batches, done, done + steps)) as built:
                 for one in built:
@@ -82,7 +89,31 @@ def work(options: argparse.Namespace) -> None:
             trainer.window.settle()
             seconds, used = time.perf_counter() - begin, processor_seconds() - before
             done += steps
-            print(json.dumps({"tokens": tokens, "seconds": seconds, "used": used, "building": building}), flush=True)
+            peak = (resident("VmHWM") - before_model) / parameters
+            found = {"tokens": tokens, "seconds": seconds, "used": used, "building": building, "peak": peak}
+            print(json.dumps(found), flush=True)
+
+
+def make_trainer(options: argparse.Namespace, tiny: bool) -> Trainer[Batch]:
+    torch.manual_seed(0)
+    layers = {"layers": 1, "width": 32, "heads": 2, "inner_width": 64} if tiny else {}
+    model = BertWithHeads(BertConfig.preset(options.size, vocabulary_size=WORDS, **layers), ["masked"])
+    batches = Rows(options.rows, options.batches, options.longest)
+    objective = MaskedAndNextSentence(next_sentence=False)
+    job = Job(model, objective, batches, Path(), recomputed=list(model.encoder.blocks))
+    return Trainer(job, TrainConfig(shard=options.shard), Silent())
+
+
+def resident(kind: str) -> int:
+    """Bytes of memory of this process: VmRSS now, VmHWM the most since `forget_peak`; 0 where there is no /proc."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")), 0)
+
+
+def forget_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def processor_seconds() -> float:
@@ -93,16 +124,23 @@ def processor_seconds() -> float:
 class Side:
     """One contender: its processes."""
 
-    def __init__(self, processes: int, threads: int, batches: int, options: argparse.Namespace) -> None:
-        self.name = f"{processes} × {threads} thread{'' if threads == 1 else 's'}, {batches} batches a step"
+    def __init__(
+        self, processes: int, threads: int, batches: int, options: argparse.Namespace, shard: bool = False
+    ) -> None:
+        divided = ", divided weights" if shard else ""
+        self.name = f"{processes} × {threads} thread{'' if threads == 1 else 's'}, {batches} batches a step{divided}"
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = str(one.getsockname()[1])
         words = ["--work", "--threads", str(threads), "--batches", str(batches), "--rows", str(options.rows)]
-        words += ["--longest", str(options.longest), *(["--tiny"] if options.tiny else [])]
+        words += ["--longest", str(options.longest), "--size", options.size]
+        words += [*(["--tiny"] if options.tiny else []), *(["--shard"] if shard else [])]
+        words += ["--memory"] if options.memory else []
         self.processes = []
         for rank in range(processes):
-            own = {"OMP_NUM_THREADS": str(threads)}
+            # freed memory goes back at once, so that what is resident is what is in use
+            own = {"OMP_NUM_THREADS": str(threads), "MALLOC_MMAP_THRESHOLD_": "65536"} if options.memory else {}
+            own |= {"OMP_NUM_THREADS": str(threads)}
             if processes > 1:
                 own |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_PORT": port}
                 own |= {"LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -127,6 +165,7 @@ class Side:
             "tokens_per_second": found[0]["tokens"] / seconds,
             "processor": sum(one["used"] for one in found) / found[0]["tokens"] * 1e6,
             "building": found[0]["building"] / seconds,
+            "peak": max(one["peak"] for one in found),
         }
 
     def close(self) -> None:
@@ -141,6 +180,21 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
+def measure_memory(options: argparse.Namespace) -> None:
+    options.size, options.rows, options.longest = "medium", 8, 32
+    results = []
+    for processes, shard in ((1, False), (2, False), (2, True), (4, True)):
+        side = Side(processes, 1, 4, options, shard)
+        try:
+            side.run(2)  # the second step is the first that has all of the optimizer's state
+            results.append({"side": side.name, "bytes_per_parameter": side.run(2)["peak"]})
+        finally:
+            side.close()
+        print(f"{side.name:54} {results[-1]['bytes_per_parameter']:5.1f} bytes per parameter", flush=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps({"results": results}, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=2)
@@ -149,16 +203,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=6, help="of a round")
     parser.add_argument("--tiny", action="store_true", help="a model of no use, to try the bench")
+    parser.add_argument("--memory", action="store_true", help="memory in place of speed")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--batches", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--size", default="mini", help=argparse.SUPPRESS)
+    parser.add_argument("--shard", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         work(options)
         return
+    if options.memory:
+        measure_memory(options)
+        return
     number = options.processes
     sides = [Side(1, number, 1, options), Side(1, number, number, options), Side(number, 1, number, options)]
+    sides.append(Side(number, 1, number, options, shard=True))
     rounds: list[list[dict[str, float]]] = []
     try:
         for side in sides:
@@ -182,7 +243,7 @@ def main() -> None:
         }
         results.append(result)
         print(
-            f"{side.name:36} {result['tokens_per_second']:8,.0f} tokens/s  ratio {result['ratio']:.3f} "
+            f"{side.name:52} {result['tokens_per_second']:8,.0f} tokens/s  ratio {result['ratio']:.3f} "
             f"({min(ratios):.2f} to {max(ratios):.2f})  {result['processor_us_per_token']:.1f} µs of processor a "
             f"token  build {100 * result['building']:.1f} %"
         )

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from qkv.cli.main import main
 from qkv.train.run_folder import LOCK, lock_run, read_lines
@@ -99,6 +101,48 @@ def test_pretrain(ranks: Ranks, folder: Path, tmp_path: Path, model: str) -> Non
     assert "rows = 2\n" in (tmp_path / "run" / "config.toml").read_text()
     assert ended.said[1] == ended.said[2] == ""
     check_as_one(ranks, tmp_path / "run", "pretrain")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["bert", "gpt"])
+def test_pretrain_with_divided_weights(ranks: Ranks, folder: Path, tmp_path: Path, model: str) -> None:
+    sizes = {"bert": (), "gpt": ("length=24", "rows=6", "evaluation_tokens=300")}
+    shared = SETTINGS if model == "bert" else [one for one in SETTINGS if one.startswith("train.")]
+    settings = [*shared, *sizes[model], "model.layers=2", "model.width=16", "model.heads=2"]
+    settings += ["train.shard=true", "train.optimizer=muon", "train.recompute=true"]
+    words = ["pretrain", model, "--data", folder / "shards", "--out", tmp_path / "run", *assigned(settings)]
+    ended = ranks.qkv(2, *words, environment=SAMPLED)
+    assert ended.codes == [0, 0], ended.said
+    check_as_one(ranks, tmp_path / "run", "pretrain")
+    for part in ("run", "run-again"):
+        shown = json.loads((tmp_path / part / "model" / "config.json").read_text())
+        assert shown["model_type"] == ("bert" if model == "bert" else "gpt2")
+    check_weights_alike(*(tmp_path / part / "model" / "model.safetensors" for part in ("run", "run-again")))
+
+
+def check_weights_alike(one: Path, other: Path) -> None:
+    first, second = load_file(one), load_file(other)
+    assert first.keys() == second.keys()
+    for name, weight in first.items():
+        torch.testing.assert_close(second[name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_finetune_with_divided_weights(ranks: Ranks, folder: Path, tmp_path: Path) -> None:
+    """The best seed is read from its checkpoint, which two processes have written, by the first of them alone."""
+    words = ["finetune", "classify", "--model", folder / "bert", "--train", folder / "texts.csv", "--seeds", 2]
+    words += ["--out", tmp_path / "run", "--epochs", 2, "--transfer", "top:1"]
+    ended = ranks.qkv(2, *words, *assigned(["train.threads=1", "train.shard=true"]))
+    assert ended.codes == [0, 0], ended.said
+    found = json.loads((tmp_path / "run" / "result.json").read_text())
+    again = tmp_path / "again"
+    again.mkdir()
+    shutil.copy(tmp_path / "run" / "config.toml", again)
+    alone = ranks.qkv(1, "finetune", "--resume", again)
+    assert alone.codes == [0] and "train.shard has no effect on one process" in alone.said[0]
+    other = json.loads((again / "result.json").read_text())
+    assert other["seeds"]["values"] == pytest.approx(found["seeds"]["values"], abs=1e-4)
+    assert other["seeds"]["best"] == found["seeds"]["best"]
+    check_weights_alike(*(run / "model" / "model.safetensors" for run in (tmp_path / "run", again)))
 
 
 def test_finetune_with_several_seeds(ranks: Ranks, folder: Path, tmp_path: Path) -> None:
