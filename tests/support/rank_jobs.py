@@ -89,6 +89,8 @@ def make_job(out: Path, given: dict[str, Any]) -> tuple[Job[Batch], TrainConfig]
     best_by = "score" if given.get("flat") or "best" in given else None
     matrices = find_matrices(model)
     shown: dict[str, Any] = {"evaluate": evaluate, "best_by": best_by, "matrices": matrices}
+    if "renewed" in given:
+        shown["renew"] = lambda: model.load_state_dict(BertWithHeads(sizes, ["masked", "next_sentence"]).state_dict())
     blocks = given.get("recomputed", list(model.encoder.blocks))
     return Job(model, objective, batches, out, **shown, recomputed=blocks), config
 

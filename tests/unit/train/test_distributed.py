@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,15 @@ def test_what_is_killed_ends_with_the_same_bytes(
     assert contents(tmp_path) == contents(whole[2])
 
 
+def test_a_full_disk_ends_all_and_the_run_can_be_resumed(ranks: Ranks, whole: dict[int, Path], tmp_path: Path) -> None:
+    ended = train(ranks, 2, tmp_path, full=0)
+    assert ended.codes == [2, PEER_LOST]
+    assert "step-00000006 cannot be written: No space left on device." in ended.said[0]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000003"]
+    assert train(ranks, 2, tmp_path).codes == [0, 0]
+    assert contents(tmp_path) == contents(whole[2])
+
+
 def test_uneven_batches_and_ranks_without_any(ranks: Ranks, tmp_path: Path) -> None:
     for size in (1, 3):
         assert train(ranks, size, tmp_path / str(size), uneven=True).codes == [0] * size
@@ -139,6 +149,17 @@ def test_a_process_that_does_not_come_is_named(ranks: Ranks, tmp_path: Path) -> 
     assert ended.codes[1] in (2, PEER_LOST), "it has waited as long, or the first one was gone before"
     ended = ranks.call(2, TRAIN, str(tmp_path), {}, environment={"QKV_JOIN_SECONDS": "0.5"}, absent=(0,))
     assert "Rank 1 cannot reach the first process at 127.0.0.1" in ended.said[0]
+
+
+def test_a_port_in_use_is_named(ranks: Ranks, tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        environment = {"QKV_JOIN_SECONDS": "0.5", "MASTER_PORT": str(port)}
+        ended = ranks.call(2, TRAIN, str(tmp_path), {}, environment=environment)
+    assert ended.codes == [2, 2]
+    assert f"127.0.0.1:{port} is used by another program. Give torchrun another --master-port" in ended.said[0]
 
 
 # Pure functions

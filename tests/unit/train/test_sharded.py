@@ -139,6 +139,17 @@ def test_early_stopping_is_decided_together(ranks: Ranks, tmp_path: Path) -> Non
     assert results[1].said[0] == results[1].said[1]
 
 
+@pytest.mark.slow
+def test_a_second_attempt_begins_with_the_initial_weights(ranks: Ranks, tmp_path: Path) -> None:
+    settings = {"least": 0.6, "retry": 0.5, "evaluate_every": 4}  # half of the steps without success
+    for size, more in ((1, {}), (3, DIVIDED)):
+        ended = train(ranks, size, tmp_path / str(size), flat=True, renewed=True, train=settings | more)
+        assert ended.codes == [0] * size, ended.said
+        assert ended.result["step"] == 20 and '"restart"' in (tmp_path / str(size) / "log.jsonl").read_text()
+    check_alike(tmp_path / "1", tmp_path / "3")
+    check_weights_alike(tmp_path / "1", tmp_path / "3")
+
+
 @pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_full_disk_of_one_process_is_an_error_of_all(ranks: Ranks, tmp_path: Path, rank: int) -> None:
     ended = train(ranks, 2, tmp_path, full=rank, train=DIVIDED)
