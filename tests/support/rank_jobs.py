@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,8 @@ def make_job(out: Path, given: dict[str, Any]) -> tuple[Job[Batch], TrainConfig]
     matrices = find_matrices(model)
     shown: dict[str, Any] = {"evaluate": evaluate, "best_by": best_by, "matrices": matrices}
     if "renewed" in given:
-        shown["renew"] = lambda: model.load_state_dict(BertWithHeads(sizes, ["masked", "next_sentence"]).state_dict())
+        initial = deepcopy(model.state_dict())
+        shown["renew"] = lambda: model.load_state_dict(initial)
     blocks = given.get("recomputed", list(model.encoder.blocks))
     return Job(model, objective, batches, out, **shown, recomputed=blocks), config
 
