@@ -305,13 +305,26 @@ def test_one_message_names_the_process_that_was_killed(folder: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_torchrun_gives_the_bytes_of_processes(folder: Path, tmp_path: Path) -> None:
-    words = ["pretrain", "bert", "--data", folder / "shards", *assigned([*MANY, "train.steps=6"])]
+    """And if it is killed, its processes go on to the end, under the lock of the run."""
+    words = ["pretrain", "bert", "--data", folder / "shards", *assigned([*MANY, "train.steps=60"])]
     code, said = Launched(*words, "--out", tmp_path / "ours", "--processes", 2).end()
     assert code == 0, said
     root = Path(__file__).resolve().parents[2]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "qkv"]
     environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])}
-    given = [*torchrun, *map(str, words), "--out", str(tmp_path / "theirs")]
-    subprocess.run(given, env=environment, check=True, capture_output=True)
+    given = [*torchrun, *map(str, words), "--out"]
+    subprocess.run([*given, str(tmp_path / "theirs")], env=environment, check=True, capture_output=True)
+    run = tmp_path / "killed"
+    with (tmp_path / "said.txt").open("w") as said_by_ranks:
+        killed = subprocess.Popen(
+            [*given, str(run)], env=environment, stdout=said_by_ranks, stderr=said_by_ranks, text=True
+        )
+        until(lambda: (run / "log.jsonl").exists() and (run / "log.jsonl").read_text().count("\n") > 3, killed)
+        killed.kill()
+        killed.wait()
+        end = time.monotonic() + 60
+        while (run / LOCK).exists() and time.monotonic() < end:
+            time.sleep(0.05)
     for name in ("log.jsonl", "model/model.safetensors"):
-        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+        ours, theirs, alone = ((tmp_path / one / name).read_bytes() for one in ("ours", "theirs", "killed"))
+        assert ours == theirs == alone
