@@ -78,7 +78,7 @@ class Sharded:
         precision: torch.dtype,
     ) -> None:
         self.model, self.world = model, world
-        device = next(model.parameters()).device
+        self.device = device = next(model.parameters()).device
         # the copy shares the weights, until they are divided
         self.network = deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
         self._names = dict(self.network.named_modules())
@@ -123,7 +123,7 @@ class Sharded:
         """Scale the gradient such that its norm, over all processes, is at most this; returns the norm."""
         gradients = [own_rows(one.grad) for one in self.parameters.values() if one.grad is not None]
         gradients = [gradient for gradient in gradients if gradient.numel()]
-        norms = torch._foreach_norm(gradients) if gradients else [torch.zeros(())]
+        norms = torch._foreach_norm(gradients) if gradients else [torch.zeros((), device=self.device)]
         square = torch.stack(list(norms)).double().square().sum()
         _sum(square)
         norm = square.sqrt()
@@ -144,7 +144,7 @@ class Sharded:
         """The own rows of weights, by all processes → the whole tensors on the host, in the first process only."""
         found = {}
         for name, part in parts.items():
-            whole = self._whole(self.as_state(self.parameters[name], part.to(self.parameters[name].device)))
+            whole = self._whole(self.as_state(self.parameters[name], part.to(self.device)))
             if self.world.is_main:
                 found[name] = whole.cpu()
         return found
@@ -179,7 +179,7 @@ class Sharded:
 
     def renew(self, renew: Callable[[], None]) -> None:
         """Take the weights that `renew` puts into the model: the same in all processes."""
-        device = next(iter(self.parameters.values())).device
+        device = self.device
         replace_parameters(self.model, lambda parameter: torch.empty_like(parameter, device=device))
         renew()
         for name, parameter in self.model.named_parameters():
