@@ -30,10 +30,10 @@ _SETTINGS = {
     "RAY_memory_monitor_refresh_ms": "0",  # it would kill workers on a busy machine
     "RAY_AUTH_MODE": "disabled",  # else a token is written into the home folder
     "RAY_USAGE_STATS_ENABLED": "0",
-    # a node that is dead is known as such after two seconds instead of twelve, one that is busy after ten
-    "RAY_health_check_initial_delay_ms": "500",
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "3000",
+    # a lost node is noticed within a second, and a slow one is not taken for lost
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "200",
+    "RAY_health_check_timeout_ms": "20000",
     "RAY_health_check_failure_threshold": "3",
 }
 _NODE = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20, "node_ip_address": _LOOPBACK}
@@ -74,6 +74,8 @@ def two_nodes(connected: bool = True) -> Iterator[TwoNodes]:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         for name, value in _SETTINGS.items():
             patch.setenv(name, value)
+        os.mkdir(os.path.join(folder, "ray"))  # where Ray writes the address, and does not make the folder itself
+        patch.setenv("RAY_TMPDIR", folder)
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # of Ray
         cluster_utils = importlib.import_module("ray.cluster_utils")

@@ -203,12 +203,20 @@ def connect(address: str, extra: str = "cluster", cpus: int | None = None) -> It
                 raise
             except Exception as error:
                 raise _refused(address, error) from error
+            _keep_handler()
             try:
                 yield Cluster(found if "://" in found else ray.get_runtime_context().gcs_address, found == "local")
             finally:
                 keeper.do(ray.shutdown, _patience())
     finally:
         keeper.close()
+
+
+def _keep_handler() -> None:
+    """Put the handler of SIGTERM back: below Python, Ray has replaced it by one that aborts the process."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager

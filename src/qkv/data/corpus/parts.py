@@ -4,7 +4,7 @@ Each task writes files that appear whole, and its marker last; a task whose mark
 depends on the files and settings alone, never on who works on it.
 
     OUT/unfinished.json                           what the corpus is made from; written first
-    OUT/unfinished/part-000007-000.safetensors    encoded blocks of a part of a file, at most `SECTION_BLOCKS`
+    OUT/unfinished/part-000007-000.safetensors    encoded blocks of a part of a file
     OUT/unfinished/part-000007.json               marker: those files with their hashes, figures of each block
     OUT/unfinished/counts-000003.safetensors      how often each token is in the fourth shard of training documents
     OUT/unfinished/shard-000003.json              marker of the shards: size, SHA-256, totals
@@ -38,6 +38,7 @@ from qkv.text.languages import COUNTED_LANGUAGES
 WORK = "unfinished"  # folder of the parts
 _COUNTED = ("bytes", "characters", *COUNTED_LANGUAGES)  # as in `Writer.counts`
 _FIGURES = (*_COUNTED, "tokens", "sentences", "documents", "goes_on", "filled", "first", "last")
+_PIECE_BLOCKS = 2 * SECTION_BLOCKS  # a section has some more blocks than those of full length
 _TOGETHER = 64  # counts that one task adds up
 
 _Item = TypeVar("_Item")
@@ -180,7 +181,7 @@ def _encode(job: PartsJob, store: Store, part: Part, line: int) -> dict[str, Any
     pieces: list[dict[str, Any]] = []
     sample = ""
     blocks = read_part(source, part.source, part.section, job.block_bytes, line)
-    for some in _batched(((block, encoder(block)) for block in blocks), SECTION_BLOCKS):
+    for some in _batched(((block, encoder(block)) for block in blocks), _PIECE_BLOCKS):
         name = f"{part.name}-{len(pieces):03d}.safetensors"
         packed, written = pack_arrays(_joined([result for _, result in some]))
         store.write(name, packed)

@@ -118,6 +118,23 @@ def test_kill_9_of_the_driver(nodes: TwoNodes, texts: list[Path], whole: dict[st
     assert content(out) == whole and seen[0] > 0.05, "what was done is not done again"
 
 
+STOPPED = """
+import os, signal, sys
+from qkv.train.cluster import connect
+def end(number, frame):
+    raise SystemExit(143)
+signal.signal(signal.SIGTERM, end)
+with connect(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+"""
+
+
+def test_sigterm_ends_a_command_as_without_ray(nodes: TwoNodes) -> None:
+    command = [sys.executable, "-c", STOPPED, nodes.address]
+    assert subprocess.run(command, env=without_network(), timeout=120).returncode == 143
+
+
 def test_what_a_cluster_refuses(nodes: TwoNodes, tmp_path: Path) -> None:
     file = write_corpus(tmp_path / "a.txt")
     (tmp_path / "bad.txt").write_bytes(b"Fine.\n\nb\xe9d\n")
