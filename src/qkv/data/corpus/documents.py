@@ -241,6 +241,7 @@ class Documents(NamedTuple):
 def read_documents(block: Block, field: str = "text", fault: _Fault | None = None) -> Documents:
     """Parse a block. An unreadable line is an error, or is reported to `fault` and its bad part skipped.
 
+    >>> from pathlib import Path
     >>> data, start = "我。\\n你。\\n \\nShe.\\n\\n".encode(), CorpusPosition()
     >>> read_documents(Block(start, start, SourceFile(Path("a.txt"), ".txt"), data, 1.0))
     Documents(text='我。\\n你。\\n \\nShe.\\n\\n', begins=[0, 8, 14], lines=[])
