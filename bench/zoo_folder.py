@@ -5,7 +5,8 @@
 
 A model that was trained in parts has several --run and --recipe, in order; its weights are those of the last. The words
 of the card are in a TOML file: name, about and about_zh, use (commands), python, sources (of SOURCES), commands (how it
-was trained), device, limits and limits_zh, and its figures, without which no folder is made:
+was trained), device, limits and limits_zh, record (entries that are added to qkv.json's), and its figures, without
+which no folder is made:
 
     [[figures]]
     caption = "…"                  # what was measured, on what
@@ -160,7 +161,9 @@ def make_folder(
             report = (run / "report.html").read_text(encoding="utf-8")
             write_text(new / f"report{mark}.html", _without(report, runs))
         if (new / OURS).is_file():
-            write_text(new / OURS, to_json(_plain_paths(read_object(new / OURS))))
+            ours = _plain_paths(read_object(new / OURS))
+            ours["record"] = {**(ours.get("record") or {}), **card.get("record", {})}
+            write_text(new / OURS, to_json(ours))
         write_text(new / CARD, write_card(card, new, runs))
         write_text(new / "LICENSE", write_licence(card))
         _check_paths(new)

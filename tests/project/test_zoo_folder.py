@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -99,3 +100,24 @@ def test_the_documents_list_what_is_shipped(maker: Any, page: str) -> None:
     file = ROOT / "docs" / page
     assert file.read_text(encoding="utf-8") == maker.write_table(file), "python bench/zoo_folder.py --table"
     assert all(f"| {name} |" in file.read_text(encoding="utf-8") for name in hub.ZOO)
+
+
+def test_folders_travel_in_pieces(tmp_path: Path) -> None:
+    """bench/zoo_gpu.py: under a limit, whole or refused."""
+    travel = bench_module("zoo_gpu")
+    content = Random(0).randbytes(50_000)  # packs to as much
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "weights").write_bytes(content)
+    (tmp_path / "log.jsonl").write_text("{}\n")
+    folders = travel.pack([tmp_path / "run", tmp_path / "log.jsonl"], tmp_path / "in", 30_000, 8_192, workers=1)
+    assert len(folders) > 1 and [one.name for one in folders] == [f"in-{number + 1}" for number in range(len(folders))]
+    sizes = [sum(file.stat().st_size for file in one.glob("*.xz")) for one in folders]
+    assert all(size <= 30_000 for size in sizes)
+    travel.unpack(folders, tmp_path / "out", workers=1)
+    assert (tmp_path / "out" / "run" / "model" / "weights").read_bytes() == content
+    assert (tmp_path / "out" / "log.jsonl").read_text() == "{}\n"
+    with pytest.raises(SystemExit, match="name all of them"):
+        travel.unpack(folders[1:], tmp_path / "other", workers=1)
+    next(folders[0].glob("*.xz")).write_bytes(b"changed")
+    with pytest.raises(SystemExit, match="is not what was packed"):
+        travel.unpack(folders, tmp_path / "other", workers=1)

@@ -32,6 +32,7 @@ from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.precision import check_precision, set_precision
 from qkv.nn.position import HalvedSinusoidalPositions
 from qkv.search.options import GenerateConfig
+from qkv.text.sentence_case import SENTENCE, SentenceCase
 from qkv.text.sentencepiece import MarianTokenizer
 from qkv.text.tokenizer import Tokenizer
 
@@ -39,7 +40,7 @@ from qkv.text.tokenizer import Tokenizer
 
 
 def open_translation(plan: TranslationPlan, facts: Facts, loading: Loading) -> Opened:
-    return _opened(facts, loading, lambda: _translates(plan))
+    return _opened(facts, loading, lambda: _translates(plan), plan.source)
 
 
 def _translates(plan: TranslationPlan) -> Translates:
@@ -49,9 +50,12 @@ def _translates(plan: TranslationPlan) -> Translates:
         state = {name: tensor.mapped().to(torch.float32) for name, tensor in plan.tensors.items()}
     network.load_state_dict(state, strict=False)
     made_with = record.get("config", {}).get("decoding", {})
+    languages = Languages.of(plan.source, plan.target)
+    if record.get("source_case") == SENTENCE:
+        languages = languages._replace(source=SentenceCase(plan.source))
     return Translates(
         network.eval(),
-        Languages.of(plan.source, plan.target),
+        languages,
         plan.max_length,
         GenerateConfig.of({name: value for name, value in made_with.items() if value is not None}, str(plan.path)),
         str(record.get("source_language", "")),
@@ -61,8 +65,10 @@ def _translates(plan: TranslationPlan) -> Translates:
     )
 
 
-def _opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> Opened:
-    """An opened translation model."""
+def _opened(
+    facts: Facts, loading: Loading, load: Callable[[], Translates], tokenizer: Tokenizer | None = None
+) -> Opened:
+    """An opened translation model; without `tokenizer`, the source's is what reads its texts."""
     precision, device = loading.precision, loading.device
     check_precision(precision)
     if precision != "fp32" and device.type != "cpu":
@@ -77,7 +83,7 @@ def _opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> O
         )
     parts: dict[Ability[Any], Callable[[], Any]] = {one: lambda: network for one in facts.abilities}
     parts[TRANSLATES] = lambda: translates
-    return Opened(facts, translates.languages.source, network.config, notes=facts.notes, parts=parts)
+    return Opened(facts, tokenizer or translates.languages.source, network.config, notes=facts.notes, parts=parts)
 
 
 # OPUS-MT

@@ -295,3 +295,17 @@ def test_the_first_layers_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixtu
         capsys, "convert", "qkv-mini", tmp_path / "x", "--layers", "13"
     )
     assert "holds a GPT" in fails(capsys, "convert", MODELS / "gpt", tmp_path / "x", "--layers", "1")
+
+
+def test_english_of_one_case_is_read_as_a_sentence() -> None:
+    """By the record of its folder; what is shown stays as it was given."""
+    translator = qkv.load_translator("qkv-en-zh")
+    texts = ["How are you ☃?", "HOW ARE YOU ☃?", "how are you ☃?", "hOW ARE yOU ☃?"]
+    plain, capitals, small, mixed = translator.translate(texts, alignments=True)
+    for one in (capitals, small):
+        assert one.candidates[0].text == plain.text and one.best.score == pytest.approx(plain.best.score, abs=1e-4)
+        assert one.unknown == plain.unknown == ((12, 13),)
+        spans = [(link.source, link.target) for link in one.best.alignments]
+        assert spans == [(link.source, link.target) for link in plain.best.alignments]
+    assert capitals.source == "HOW ARE YOU ☃?" and capitals.best.attention is not None
+    assert "YOU" in capitals.best.attention.source and mixed.n_tokens > plain.n_tokens
