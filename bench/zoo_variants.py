@@ -7,7 +7,7 @@ pair that a translator holds out for its test has no variant.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 
 NUMBER = re.compile(r"\d+")
@@ -85,8 +85,11 @@ def with_other_numbers(pairs: Iterable[tuple[str, str]], times: int, draw: Rando
         if found and sorted(found) == sorted(NUMBER.findall(chinese)):
             for _ in range(times):
                 new = {one: _like(one, draw) for one in dict.fromkeys(found)}
-                one, other = (NUMBER.sub(lambda match, new=new: new[match[0]], side) for side in (english, chinese))
-                yield one, other
+                yield _replaced(english, new), _replaced(chinese, new)
+
+
+def _replaced(text: str, new: Mapping[str, str]) -> str:
+    return NUMBER.sub(lambda match: new[match[0]], text)
 
 
 def _like(number: str, draw: Random) -> str:
