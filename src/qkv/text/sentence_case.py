@@ -6,12 +6,6 @@ stays as it was given.
 """
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from qkv.data.pairs.batching import Coder
 
 SENTENCE = "sentence"
 _FIRST = re.compile(r"""(?:^|[.!?…]\s+)["'“‘(]*([a-z])""")
@@ -37,34 +31,3 @@ def sentence_case(text: str) -> str:
         return text
     small = _FIRST.sub(lambda match: match[0][:-1] + match[1].upper(), small)
     return _I.sub("I", small)
-
-
-@dataclass(frozen=True)
-class SentenceCase:
-    """The tokenizer of a source that is read in sentence case. Offsets are those of the text as it was given."""
-
-    coder: "Coder"
-
-    @property
-    def size(self) -> int:
-        return self.coder.size
-
-    @property
-    def special_ids(self) -> Collection[int]:
-        return self.coder.special_ids
-
-    @property
-    def unk_id(self) -> int:
-        return self.coder.unk_id
-
-    def encode(self, text: str, *, special: bool = True) -> Any:
-        return self.coder.encode(sentence_case(text), special=special)
-
-    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.coder.encode_ids([sentence_case(text) for text in texts])
-
-    def token(self, id: int) -> str:
-        return self.coder.token(id)
-
-    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        return self.coder.decode(ids, skip_special)

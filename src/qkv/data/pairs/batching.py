@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from qkv.data.batch import Batch, Integers, chunks, cut_batches
 from qkv.data.pairs.files import Pair
+from qkv.text.sentence_case import sentence_case
 from qkv.text.tokenizer import Encoded, Tokenizer
 
 
@@ -45,6 +46,37 @@ class Coder(Protocol):
     def token(self, id: int) -> str: ...
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]: ...
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str: ...
+
+
+@dataclass(frozen=True)
+class SentenceCase:
+    """The tokenizer of a source that is read in sentence case. Offsets are those of the text as it was given."""
+
+    coder: Coder
+
+    @property
+    def size(self) -> int:
+        return self.coder.size
+
+    @property
+    def special_ids(self) -> Collection[int]:
+        return self.coder.special_ids
+
+    @property
+    def unk_id(self) -> int:
+        return self.coder.unk_id
+
+    def encode(self, text: str, *, special: bool = True) -> Encoded:
+        return self.coder.encode(sentence_case(text), special=special)
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.coder.encode_ids([sentence_case(text) for text in texts])
+
+    def token(self, id: int) -> str:
+        return self.coder.token(id)
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        return self.coder.decode(ids, skip_special)
 
 
 class Languages(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from qkv.data.pairs.batching import Languages
+from qkv.data.pairs.batching import Languages, SentenceCase
 from qkv.errors import InputError, reading
 from qkv.files import to_json
 from qkv.models.encoder import SkipInit
@@ -32,7 +32,7 @@ from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.precision import check_precision, set_precision
 from qkv.nn.position import HalvedSinusoidalPositions
 from qkv.search.options import GenerateConfig
-from qkv.text.sentence_case import SENTENCE, SentenceCase
+from qkv.text.sentence_case import SENTENCE
 from qkv.text.sentencepiece import MarianTokenizer
 from qkv.text.tokenizer import Tokenizer
 
