@@ -57,6 +57,10 @@ class TwoNodes:
         """Kill all processes of a node that is not the head, as if its power had gone."""
         self._cluster.remove_node(self._others.pop(), allow_graceful=False)
 
+    def end_head(self) -> None:
+        """Kill the head: the cluster is lost."""
+        self._cluster.head_node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+
     def restore(self) -> None:
         """Have two nodes again, whatever the test before did."""
         while self._others[1:]:
@@ -99,4 +103,4 @@ def wait_for(what: Any, seconds: float = 60.0) -> None:
 
 def without_network(environment: dict[str, str] | None = None) -> dict[str, str]:
     """The environment for a command in another process that connects to the cluster."""
-    return dict(os.environ) | _SETTINGS | (environment or {})
+    return os.environ | _SETTINGS | (environment or {})

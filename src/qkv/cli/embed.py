@@ -16,6 +16,7 @@ from qkv.cli.options import (
     DeviceOption,
     DtypeOption,
     JsonOption,
+    MinProcessesOption,
     OverwriteOption,
     PartRowsOption,
     PrecisionOption,
@@ -480,6 +481,8 @@ def train_embed(
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     processes: ProcessesOption = None,
+    cluster: ClusterOption = None,
+    min_processes: MinProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -523,7 +526,7 @@ def train_embed(
     """
     import os
 
-    join_processes(invocation, processes)
+    join_processes(invocation, processes, cluster, min_processes)
     given: dict[str, Any] = {
         "data.train": tuple(data) if data else None,
         "data.parallel": tuple(parallel) if parallel else None,

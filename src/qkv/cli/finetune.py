@@ -7,6 +7,7 @@ import typer
 from qkv.cli.options import (
     AnswerColumn,
     ChoicesColumn,
+    ClusterOption,
     ContextColumn,
     DevOption,
     EmbeddingsOption,
@@ -16,6 +17,7 @@ from qkv.cli.options import (
     JsonOption,
     KindOption,
     LabelColumn,
+    MinProcessesOption,
     MinutesOption,
     OverwriteOption,
     PairColumn,
@@ -89,6 +91,8 @@ def finetune(
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     processes: ProcessesOption = None,
+    cluster: ClusterOption = None,
+    min_processes: MinProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -130,7 +134,7 @@ def finetune(
     Check a file first: qkv check FILE. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
-    join_processes(invocation, processes)
+    join_processes(invocation, processes, cluster, min_processes)
     with quick_start():
         from qkv.cli.terminal import print_result
         from qkv.jobs.finetune.run import FINETUNING

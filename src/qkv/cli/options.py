@@ -306,6 +306,12 @@ ProcessesOption = Annotated[
         "--processes", metavar="N", help="Train with N processes on this machine, one for each GPU or some cores."
     ),
 ]
+MinProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--min-processes", metavar="N", help="With --cluster: train with as few as N processes while nodes are missing."
+    ),
+]
 
 
 def _check_cluster(address: str | None) -> str | None:
@@ -327,9 +333,15 @@ _WORDS = "qkv.words"
 """Where a command keeps the words that it was given."""
 
 
-def join_processes(context: typer.Context, processes: int | None) -> None:
-    """Start the command in several processes and end with them (--processes); in one that was started so, or by
-    torchrun, join the others."""
+def join_processes(
+    context: typer.Context, processes: int | None, cluster: str | None = None, least: int | None = None
+) -> None:
+    """Start the command in several processes and end with them (--processes, --cluster); in one that was started so,
+    or by torchrun, join the others."""
+    if cluster is None and least is not None:
+        raise InputError("--min-processes is for --cluster.")
+    if cluster is not None:
+        raise typer.Exit(_launch_on_cluster(context, cluster, processes, least))
     if processes is not None and processes != 1:
         from qkv.train.launch import launch
 
@@ -340,6 +352,18 @@ def join_processes(context: typer.Context, processes: int | None) -> None:
         from qkv.train.distributed import join
 
     context.with_resource(join())
+
+
+def _launch_on_cluster(context: typer.Context, address: str, processes: int | None, least: int | None) -> int:
+    from qkv.train.launch_ray import command_of, launch_on_cluster
+
+    if processes is None:
+        raise InputError("--cluster needs the number of processes: --processes N.")
+    words = context.meta[_WORDS]
+    for option in ("--processes", "--min-processes", "--cluster"):
+        words = _without(words, option)
+    verb = ["--lang", language(), *context.command_path.split()[1:]]
+    return launch_on_cluster(address, command_of(verb, words, context.params), processes, least)
 
 
 def _without(words: Sequence[str], option: str) -> list[str]:

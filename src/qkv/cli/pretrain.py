@@ -12,6 +12,7 @@ from qkv.cli.options import (
     ClusterOption,
     JsonOption,
     LanguageOption,
+    MinProcessesOption,
     OverwriteOption,
     ProcessesOption,
     RecipeOption,
@@ -286,6 +287,8 @@ def pretrain(
     ] = None,
     device: TrainingDevice = None,
     processes: ProcessesOption = None,
+    cluster: ClusterOption = None,
+    min_processes: MinProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -324,7 +327,7 @@ def pretrain(
     Ctrl-C saves and stops; --resume continues and ends with the same weights as an uninterrupted run.
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
-    join_processes(invocation, processes)
+    join_processes(invocation, processes, cluster, min_processes)
     with quick_start():
         from qkv.config import Requested
         from qkv.jobs import pretrain as job

@@ -14,6 +14,7 @@ from qkv.cli.options import (
     DeviceOption,
     JsonOption,
     LanguageOption,
+    MinProcessesOption,
     Noun,
     OverwriteOption,
     PartRowsOption,
@@ -105,6 +106,8 @@ def train_translate(
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
     processes: ProcessesOption = None,
+    cluster: ClusterOption = None,
+    min_processes: MinProcessesOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
     resume: ResumeOption = None,
@@ -138,7 +141,7 @@ def train_translate(
     of the source. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
-    join_processes(invocation, processes)
+    join_processes(invocation, processes, cluster, min_processes)
     from qkv.train.log import for_stderr
 
     given: dict[str, Any] = {

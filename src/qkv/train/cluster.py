@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 OLDEST = (2, 58)
 """The oldest Ray that has what we use (elastic training, two-phase writes, back pressure by 429)."""
-PASSED = ("QKV_LANG", "QKV_LOG_SAMPLES", "QKV_JOIN_SECONDS", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+PASSED = ("QKV_LANG", "QKV_MODEL", "QKV_LOG_SAMPLES", "QKV_JOIN_SECONDS", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 """Variables of the environment that a worker is given. No secrets: they would be in Ray's logs and dashboard."""
 PATIENCE = 60.0
 """Seconds in which a cluster has to answer; QKV_JOIN_SECONDS."""
@@ -245,6 +245,9 @@ def _init(ray: Any, address: str, cpus: int | None, folder: str | None) -> None:
         }
     logger = logging.getLogger("ray")
     logger.setLevel(max(logger.level, logging.ERROR))
+    # Ray prints what has happened to nodes and workers, with parts of its logs, to standard output: among our results
+    internal: Any = importlib.import_module("ray._private.worker")
+    internal.print_to_stdstream = lambda *_, **__: None
     ray.init(address=address, **settings)
 
 

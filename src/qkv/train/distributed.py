@@ -264,7 +264,7 @@ def join() -> Iterator[World]:
     finally:
         _current = before
         if owned:
-            _leave()
+            leave_group()
 
 
 @contextmanager
@@ -278,7 +278,8 @@ def alone() -> Iterator[None]:
         _current = before
 
 
-def _leave() -> None:
+def leave_group() -> None:
+    """End the exchange of this process with the others, who notice it."""
     with suppress(RuntimeError):  # the others are gone
         dist.destroy_process_group()
 

@@ -201,13 +201,22 @@ class Interruption:
         return self.signal is not None
 
 
+_FROM_AFAR = Interruption()
+
+
+def stop_training(number: int) -> None:
+    """Stop a run of this process that does not train in the main thread (on Ray) as this signal would, now or at its
+    start."""
+    _FROM_AFAR.signal = number
+
+
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
     """Record the first SIGINT or SIGTERM and continue; the second has its default effect."""
-    interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
-        yield interruption  # only the main thread may set handlers
+        yield _FROM_AFAR  # only the main thread may set handlers
         return
+    interruption = Interruption()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, frame: FrameType | None) -> None:
