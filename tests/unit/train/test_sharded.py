@@ -129,6 +129,7 @@ def test_a_nan_stops_all(ranks: Ranks, tmp_path: Path) -> None:
     assert [path.name for path in run_folder.checkpoint_steps(tmp_path / "checkpoints")] == ["step-00000003"]
 
 
+@pytest.mark.slow
 def test_early_stopping_is_decided_together(ranks: Ranks, tmp_path: Path) -> None:
     train_ = {"patience": 2, "evaluate_every": 2, "steps": 40}
     results = [
