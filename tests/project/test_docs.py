@@ -352,6 +352,15 @@ def test_terms_name_what_is_in_the_code() -> None:
         assert len(set(words)) == len(words), f"a word of the column {what} stands for two things"
     unknown = [name for row in terms for name in re.findall(r"`([^`]+)`", row[2]) if not names_a_thing(name)]
     assert not unknown, f"docs/terms.md names what is not in qkv: {unknown}"
+    empty = {row[0] for row in terms if not row[2]} - {
+        "独热向量",
+        "梯度消失",
+        "梯度爆炸",
+        "长期依赖",
+        "截断",
+        "自然语言推断",
+    }
+    assert not empty, f"docs/terms.md gives no name in the code for {empty}"
 
 
 def test_a_wrong_name_is_seen() -> None:
