@@ -204,9 +204,9 @@ def test_a_shipped_model_is_what_the_table_says(name: str) -> None:
 
 
 def test_the_zoo_is_small_enough_for_the_wheel() -> None:
-    """Files are packed there: the models may have 64 MB of it."""
+    """Files are packed there, each alone and as zlib does it by default: the models may have 64 MB of it."""
     files = [file for name in hub.shipped_models() for file in (hub.FOLDER / name).rglob("*") if file.is_file()]
-    sizes = {f"{file.parent.name}/{file.name}": len(zlib.compress(file.read_bytes(), 1)) for file in files}
+    sizes = {f"{file.parent.name}/{file.name}": len(zlib.compress(file.read_bytes())) for file in files}
     assert sum(sizes.values()) < 64_000_000, sizes
 
 
