@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.cli.look import LOOPBACK, port_of
-from qkv.cli.options import ThreadsOption, quick_start
+from qkv.cli.options import ClusterOption, ThreadsOption, quick_start
 from qkv.errors import InputError
 from qkv.text.messages import write
 
@@ -105,6 +105,15 @@ def serve_models(
     no_access_log: Annotated[
         bool, typer.Option("--no-access-log", help="Do not print a line of JSON per request.")
     ] = False,
+    cluster: ClusterOption = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            "--replicas",
+            metavar="N|MIN:MAX",
+            help="With --cluster: number of replicas, or fewest and most, as requests need them (default 1).",
+        ),
+    ] = None,
 ) -> None:
     """Serve models over HTTP, several in one process.
 
@@ -119,6 +128,9 @@ def serve_models(
 
     Requests are computed in batches by tokens, whoever sent them. When too many tokens wait, requests are refused with
     status 429 and the time to wait. Long texts are read in windows, never cut.
+
+    \b
+    qkv serve mails=RUN --cluster auto --replicas 1:8 --host 0.0.0.0     # on Ray Serve
 
     GET /readyz answers 200 while the server is ready, /metrics is for Prometheus. SIGTERM and Ctrl-C finish accepted
     requests; a second one ends the server at once.
@@ -141,6 +153,11 @@ def serve_models(
         allow_origins=tuple(allow_origin or ()),
         access_log=not no_access_log,
     )
+    if cluster is not None:
+        _serve_on_cluster(cluster, models or default_models(), settings, replicas or "1")
+        return
+    if replicas is not None:
+        raise InputError("--replicas is for --cluster.")
     check_address(host, port, token)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads would take those of the models
     opened = Models.open(models or default_models(), settings, lambda name: write(f"loading {name}", err=True))
@@ -148,6 +165,33 @@ def serve_models(
         for note in served.info["notes"]:
             write(f"note: {served.name}: {note}", err=True)
     run_server(opened, settings)
+
+
+def _serve_on_cluster(address: str, models: list[str], settings: "ServeSettings", replicas: str) -> None:
+    from qkv.serve.cluster import Replicas, serve_on_cluster, wait_for_signal
+    from qkv.serve.listen import check_address
+    from qkv.serve.settings import ServeSettings
+    from qkv.train.cluster import watch_head
+
+    if settings.drain_delay != ServeSettings.drain_delay:
+        raise InputError("--drain-delay is not for --cluster: Ray Serve gives a replica that ends no more requests.")
+    check_address(settings.host, settings.port or DEFAULT_PORT, settings.token)
+    port = DEFAULT_PORT if settings.port is None else settings.port
+    number = Replicas.parse(replicas)
+    write(f"starting replicas on the Ray cluster {address}", err=True)
+    with serve_on_cluster(address, models, settings, port, number) as (endpoint, cluster):
+        shown = endpoint.is_drawn or sys.stdout.isatty()
+        typer.echo(f"{endpoint.link}?token={endpoint.token}" if endpoint.token and shown else endpoint.link)
+        sys.stdout.flush()
+        shared = " Requests need the token: Authorization: Bearer TOKEN." if endpoint.token else ""
+        write(f"Ctrl-C ends it.{shared}", err=True)
+        with watch_head(cluster, lambda: write(f"error: The Ray cluster at {cluster.address} is lost.", err=True)):
+            wait_for_signal(
+                lambda: write(
+                    "stopping: accepted requests are finished; a second signal ends the server at once", err=True
+                ),
+                _leave,
+            )
 
 
 def run_server(models: "Models", settings: "ServeSettings") -> None:

@@ -64,7 +64,7 @@ class Order:
 
     def begin(self) -> None:
         """Call first in a task or an actor."""
-        if (here := _own_version()) != self.version:
+        if (here := own_version()) != self.version:
             raise InputError(
                 f"The node {socket.gethostname()} of the Ray cluster has qkv {here}, and the command was given to qkv "
                 f"{self.version}. Install the same version on all nodes."
@@ -80,7 +80,7 @@ class Cluster:
     is_own: bool  # started here, for this block
 
     def order(self) -> Order:
-        return Order(_own_version(), {name: os.environ[name] for name in PASSED if name in os.environ})
+        return Order(own_version(), {name: os.environ[name] for name in PASSED if name in os.environ})
 
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes that are alive, as Ray describes them."""
@@ -120,7 +120,7 @@ class Cluster:
                 return InputError(str(_bare(found)))
             if isinstance(found, ModuleNotFoundError) and (found.name or "").partition(".")[0] == "qkv":
                 return InputError(
-                    f"A node of the Ray cluster cannot import qkv ({found}). Install qkv {_own_version()} on all nodes."
+                    f"A node of the Ray cluster cannot import qkv ({found}). Install qkv {own_version()} on all nodes."
                 )
             found = getattr(found, "cause", None) or found.__cause__
         if isinstance(error, ConnectionError) or type(error).__name__ in _LOST:
@@ -293,6 +293,32 @@ def _probe(given: str, address: str) -> None:
         ) from error
 
 
+@contextmanager
+def watch_head(cluster: Cluster, say: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, end this process with exit code 2 when the head of the cluster is lost, after `say` has
+    said so: Ray would wait a minute, and abort the process."""
+    ended = threading.Event()
+    host, port = _split(cluster.address)
+
+    def watch() -> None:
+        missed = 0
+        while not ended.wait(1.0):
+            try:
+                with socket.create_connection((host, port), timeout=5.0):
+                    missed = 0
+            except OSError:
+                missed += 1
+            if missed >= 3 and not ended.is_set():
+                say()
+                _leave(2)
+
+    threading.Thread(target=watch, name="qkv-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
 class _Keeper:
     """A thread for what must not be in this one: starting Ray and ending it. It lives as long as the connection,
     because Linux ends Ray's processes with the thread that has started them."""
@@ -372,7 +398,7 @@ def _children(task: str) -> list[int]:
         return []
 
 
-def _own_version() -> str:
+def own_version() -> str:
     try:
         return version("qkv")
     except PackageNotFoundError:  # a source tree that is not installed

@@ -37,7 +37,7 @@ from typing import Any, Protocol, cast
 from qkv.config import read_toml
 from qkv.errors import PEER_LOST, InputError
 from qkv.text.messages import write
-from qkv.train.cluster import Cluster, Order, connect
+from qkv.train.cluster import Cluster, Order, connect, watch_head
 from qkv.train.launch import LAUNCHED, stop_training
 from qkv.train.run_folder import CONFIG, LOCK, checkpoint_steps
 
@@ -129,7 +129,7 @@ class _Launch:
         with cluster_storage(Path(self.command.run)) as storage:
             trainer = self._trainer(storage)
             fitting = threading.Thread(target=self._fit, args=(trainer,), name="qkv-ray-train", daemon=True)
-            with _forwarding(self.relay) as signals, _watching(self.cluster, storage):
+            with _forwarding(self.relay) as signals, watch_head(self.cluster, lambda: self._end_lost(storage)):
                 fitting.start()
                 self._show_until(fitting)
             with self.cluster.errors():
@@ -179,6 +179,14 @@ class _Launch:
             elif now - quiet_since > _WAIT:
                 quiet_since = now
                 self._say_what_lacks()
+
+    def _end_lost(self, storage: str) -> None:
+        shutil.rmtree(storage, ignore_errors=True)
+        write(
+            f"error: The Ray cluster at {self.cluster.address} is lost: its head node does not answer. The checkpoints "
+            "are intact: resume the run with --resume.",
+            err=True,
+        )
 
     def _say_what_lacks(self) -> None:
         kind = "GPU" if self.on_gpus else "CPU"
@@ -257,38 +265,6 @@ def _forwarding(relay: Any) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _watching(cluster: Cluster, storage: str) -> Iterator[None]:
-    """End this process with a message when the head of the cluster is lost: Ray would wait a minute, and abort it."""
-    ended = threading.Event()
-    host, _, port = cluster.address.rpartition(":")
-
-    def watch() -> None:
-        missed = 0
-        while not ended.wait(1.0):
-            try:
-                with socket.create_connection((host, int(port)), timeout=5.0):
-                    missed = 0
-            except OSError:
-                missed += 1
-            if missed >= 3 and not ended.is_set():
-                shutil.rmtree(storage, ignore_errors=True)
-                write(
-                    f"error: The Ray cluster at {cluster.address} is lost: its head node does not answer. The "
-                    "checkpoints are intact: resume the run with --resume.",
-                    err=True,
-                )
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(2)
-
-    threading.Thread(target=watch, name="qkv-watch", daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 class Relay:
