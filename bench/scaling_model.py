@@ -42,7 +42,8 @@ class Model:
     @classmethod
     def of(cls, name: str, faster: float) -> "Model":
         config = BertConfig.preset(name)
-        sizes = {key: prod(shape) for key, shape in shapes_of_bert(config, ("masked", "next"), 2, pooler=True).items()}
+        shapes = shapes_of_bert(config, ("masked", "next_sentence"), 2, pooler=True)
+        sizes = {key: prod(shape) for key, shape in shapes.items()}
         blocks = sum(size for key, size in sizes.items() if ".blocks." in key)
         return cls(name, config, blocks, sum(sizes.values()) - blocks, faster)
 
@@ -61,7 +62,7 @@ class Model:
 
     @property
     def activations(self) -> float:
-        """Bytes that a step holds beside weights, gradients and averages: measured for base, then by layer and width."""
+        """Bytes that a step holds beside weights, gradients and averages: measured for base, by layer and width."""
         base = MODELS[0]
         measured = PEAK * GIB - 16 * base.parameters
         size = self.config.layers * self.config.width
@@ -144,7 +145,7 @@ class Line:
 
 HEAD = {
     "en": ["BERT", "GPUs", "", "tokens/s", "of linear", "GiB a GPU", "MB sent a GPU and step", "threads that build"],
-    "zh": ["BERT", "GPU 数", "", "词元/秒", "与线性之比", "每块 GPU 的 GiB", "每块 GPU 每步发送的 MB", "构造批次的线程数"],
+    "zh": ["BERT", "GPU 数", "", "词元/秒", "与线性之比", "每块的 GiB", "每块每步发送的 MB", "构造批次的线程数"],
 }
 
 
