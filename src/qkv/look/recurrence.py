@@ -35,8 +35,7 @@ from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM
 from qkv.nn.words import spell
 from qkv.tasks.translate import source_spans
-from qkv.text.sentencepiece import MarianTokenizer
-from qkv.text.tokenizer import Encoded, Tokenizer
+from qkv.text.tokenizer import Encoded
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,6 @@ def _elmo(subject: Subject, text: str) -> OpenedText:
 def _seq2seq(subject: Subject, text: str) -> OpenedText:
     translator = subject.translator
     coder = translator.languages.source
-    assert isinstance(coder, Tokenizer | MarianTokenizer)
     (ids,) = translator.languages.read([text])
     found = coder.encode(text, special=False)
     end = len(text), len(text)

@@ -39,8 +39,6 @@ from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis, Steppe
 from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import source_spans, target_spans, translate_batch
 from qkv.text.alignment import align, word_attention
-from qkv.text.sentencepiece import MarianTokenizer
-from qkv.text.tokenizer import Tokenizer
 
 _State = TypeVar("_State", bound=DecoderState)
 TEMPERATURES = tuple(round(0.1 * number, 1) for number in range(1, 21))
@@ -334,7 +332,6 @@ def _score_arrays(tree: Tree) -> dict[str, NDArray[Any]]:
 
 def spell_token(coder: Coder, id: int) -> str:
     """The spelling in the vocabulary; #7 for an id without a token, which the network scores too."""
-    assert isinstance(coder, Tokenizer | MarianTokenizer)
     try:
         return coder.token(id)
     except InputError:

@@ -18,6 +18,10 @@ from qkv.cli.info import read_licence
 from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
+from qkv.look.recurrence import show_states
+from qkv.look.subject import open_subject
+from qkv.look.translating import show_beam_steps, show_translation
+from qkv.look.wire import Asked
 from qkv.models.folders import hub
 from qkv.models.folders.hub import locate
 from qkv.models.table import describe_model
@@ -309,3 +313,15 @@ def test_english_of_one_case_is_read_as_a_sentence() -> None:
         assert spans == [(link.source, link.target) for link in plain.best.alignments]
     assert capitals.source == "HOW ARE YOU ☃?" and capitals.best.attention is not None
     assert "YOU" in capitals.best.attention.source and mixed.n_tokens > plain.n_tokens
+
+
+@pytest.mark.parametrize("name", ["qkv-en-zh", "qkv-en-zh-rnn"])
+def test_the_page_shows_english_of_one_case_as_it_was_given(name: str) -> None:
+    subject = open_subject(locate(name))
+    text = "THE CAT SLEEPS."
+    shown, steps = show_translation(subject, Asked({"text": text})), show_beam_steps(subject, Asked({"text": text}))
+    for reply in (shown, steps):
+        first = reply.head["source"][0]
+        assert (reply.head["text"], first["text"], first["token"]) == (text, "THE", "▁The")
+    if name == "qkv-en-zh-rnn":
+        assert show_states(subject, Asked({"text": text})).head["text"] == text
