@@ -497,7 +497,7 @@ class Trainer(Generic[_B]):
             return run_folder.latest_checkpoint(folder, self.progress.message)
         found = run_folder.latest_checkpoint(folder, self.progress.message) if world.is_main else None
         name = world.from_main(None if found is None else found.path.name)
-        return found if world.is_main or name is None else run_folder.open_checkpoint(folder / name)
+        return found if world.is_main or name is None else run_folder.open_checkpoint(folder / name, verify=False)
 
     def advance(self, batches: Sequence[_B], lr: float) -> None:
         """Take one optimizer step over all `batches`, as if they were one; this process computes its share of them."""

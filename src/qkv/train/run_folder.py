@@ -43,7 +43,7 @@ _ROWS = "qkv.rows"
 _Tensors = Mapping[str, Mapping[str, Tensor]]  # by file: "model", "optimizer", "best"
 
 
-class Rows(NamedTuple):
+class RowRange(NamedTuple):
     """The rows of a tensor that a process has."""
 
     begin: int
@@ -67,7 +67,7 @@ class Checkpoint:
     def groups(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(file.split("-")[0].removesuffix(".safetensors") for file in self.files))
 
-    def read(self, group: str, rows: Mapping[str, Rows] | None = None) -> dict[str, Tensor]:
+    def read(self, group: str, rows: Mapping[str, RowRange] | None = None) -> dict[str, Tensor]:
         """The tensors of a group; of those in `rows` these rows only."""
         found: dict[str, Tensor] = {}
         missing: dict[str, int] = {}  # rows that were not found yet
@@ -86,7 +86,7 @@ class Checkpoint:
                     length, *shape = part.get_shape()
                     begin, total = begins.get(name, (0, length))
                     if wanted is None:
-                        wanted = Rows(0, total, total)
+                        wanted = RowRange(0, total, total)
                     if wanted.total != total:
                         raise KeyError(f"{name} has {total} rows, not {wanted.total}")
                     low, high = max(begin, wanted.begin), min(begin + length, wanted.end)
@@ -122,7 +122,7 @@ def save_together(
     step: int,
     tensors: _Tensors,
     state: Mapping[str, Any],
-    rows: Mapping[str, Rows],
+    rows: Mapping[str, RowRange],
     keep: int = 2,
 ) -> Path:
     """`save_checkpoint` by all processes of a world, each of which has these `rows` of its tensors, and writes them.
@@ -163,7 +163,7 @@ def save_together(
 
 
 def _write_tensors(
-    folder: Path, tensors: _Tensors, rows: Mapping[str, Rows] | None = None, world: World | None = None
+    folder: Path, tensors: _Tensors, rows: Mapping[str, RowRange] | None = None, world: World | None = None
 ) -> dict[str, str]:
     """Write a file for each group, on the host one group at a time → their hashes."""
     found: dict[str, str] = {}
@@ -173,7 +173,7 @@ def _write_tensors(
             file = folder / f"{group}-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
             named = {name: part for name, part in named.items() if (len(part) if name in rows else world.is_main)}
             begins = {name: (rows[name].begin, rows[name].total) for name in named if name in rows}
-            notes = {_ROWS: json.dumps(begins)}
+            notes = {_ROWS: json.dumps(begins, sort_keys=True)}  # a resumed run has another order
         # contiguous as the file format requires
         save_file({name: part.detach().cpu().contiguous() for name, part in named.items()}, file, notes)
         flush_entry(file)

@@ -35,17 +35,17 @@ from torch.distributed.tensor import DTensor
 
 from qkv.train.distributed import World, divide, lost_peer
 from qkv.train.optim import Muon, orthogonal
-from qkv.train.run_folder import Rows, save_together
+from qkv.train.run_folder import RowRange, save_together
 
 
-def rows_of(total: int, rank: int, size: int) -> Rows:
+def rows_of(total: int, rank: int, size: int) -> RowRange:
     """The rows of a tensor that a process has, as FSDP2 cuts them.
 
     >>> [tuple(rows_of(5, rank, 3)) for rank in range(3)], tuple(rows_of(1, 2, 3))
     ([(0, 2, 5), (2, 4, 5), (4, 5, 5)], (1, 1, 1))
     """
     share = -(-total // size)
-    return Rows(min(total, rank * share), min(total, (rank + 1) * share), total)
+    return RowRange(min(total, rank * share), min(total, (rank + 1) * share), total)
 
 
 def own_rows(tensor: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class Sharded:
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
         self.parameters = dict(self.network.named_parameters())
-        self.rows: dict[str, Rows] = {}  # of weights, and of the optimizer's state
+        self.rows: dict[str, RowRange] = {}  # of weights, and of the optimizer's state
         for name, parameter in self.parameters.items():
             own = rows_of(parameter.size(0), world.rank, world.size)
             assert len(own_rows(parameter)) == own.end - own.begin, "FSDP2 divides in another way"

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 
 from qkv.errors import PEER_LOST, InputError
 from qkv.train import run_folder
+from qkv.train.distributed import World
 from qkv.train.loop import Trainer
-from qkv.train.run_folder import Rows
+from qkv.train.run_folder import RowRange
 from tests.support import rank_jobs
 from tests.support.ranks import Ended, Ranks
 from tests.unit.train.test_distributed import check_alike, contents
@@ -190,14 +191,25 @@ def test_rows_are_read_from_any_files(runs: dict[str, Path], tmp_path: Path) -> 
         whole = kept.read("model")[name]
         total = len(whole)
         for begin, end in ((20, 30), (0, 1), (24, 26), (total, total)):
-            part = kept.read("model", {name: Rows(begin, end, total)})[name]
+            part = kept.read("model", {name: RowRange(begin, end, total)})[name]
             assert torch.equal(part, whole[begin:end]) and part.shape == (end - begin, 32)
         with pytest.raises(KeyError, match="has 50 rows, not 51"):
-            kept.read("model", {name: Rows(0, 10, 51)})
+            kept.read("model", {name: RowRange(0, 10, 51)})
     assert kept is not None
     lacking = run_folder.Checkpoint(kept.path, kept.step, kept.state, ("model-00001-of-00002.safetensors",))
     with pytest.raises(InputError, match="is damaged: rows of .* are missing"):
         lacking.read("model")
+
+
+def test_the_order_of_tensors_leaves_no_trace(tmp_path: Path) -> None:
+    """A run that was resumed has its best weights in the order of a file, another one in that of the model."""
+    tensors, rows = {name: torch.ones(2, 3) for name in ("b", "a")}, dict.fromkeys("ab", RowRange(0, 2, 2))
+    written = []
+    for number, names in enumerate(("ab", "ba")):
+        named = {"model": {name: tensors[name] for name in names}}
+        target = run_folder.save_together(World(), tmp_path / str(number), 1, named, {}, rows)
+        written.append((target / "model-00001-of-00001.safetensors").read_bytes())
+    assert written[0] == written[1]
 
 
 def test_one_process_has_no_use_for_it(tmp_path: Path) -> None:
