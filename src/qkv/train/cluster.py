@@ -47,7 +47,7 @@ OLDEST = (2, 58)
 """The oldest Ray that has what we use (elastic training, two-phase writes, back pressure by 429)."""
 PASSED = ("QKV_LANG", "QKV_MODEL", "QKV_LOG_SAMPLES", "QKV_JOIN_SECONDS", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 """Variables of the environment that a worker is given. No secrets: they would be in Ray's logs and dashboard."""
-PATIENCE = 60.0
+_PATIENCE = 60.0
 """Seconds in which a cluster has to answer; QKV_JOIN_SECONDS."""
 _STORE = 128 << 20
 """Bytes of the object store of a private cluster: blocks of rows pass through it, files do not."""
@@ -276,7 +276,7 @@ def _find_running() -> str:
 
 
 def _patience() -> float:
-    return float(os.environ.get("QKV_JOIN_SECONDS", PATIENCE))
+    return float(os.environ.get("QKV_JOIN_SECONDS", _PATIENCE))
 
 
 def _probe(given: str, address: str) -> None:

@@ -38,7 +38,7 @@ from qkv.train.launch import end_with_launcher
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
-PATIENCE = 60.0
+_PATIENCE = 60.0
 """Seconds in which all processes have to be there; QKV_JOIN_SECONDS."""
 _LONG = timedelta(hours=12)
 """Of an exchange: others wait while the first process evaluates and saves. A process that ends is noticed at once."""
@@ -286,7 +286,7 @@ def leave_group() -> None:
 
 def _connect(world: World) -> None:
     torch_stores: Any = dist  # which has the names, but does not declare them
-    patience = timedelta(seconds=float(os.environ.get("QKV_JOIN_SECONDS", PATIENCE)))
+    patience = timedelta(seconds=float(os.environ.get("QKV_JOIN_SECONDS", _PATIENCE)))
     host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
     if not host or not port.isdecimal():
         raise InputError(f"MASTER_ADDR and MASTER_PORT of the environment are '{host}' and '{port}'. {_START}")
