@@ -58,6 +58,13 @@ class FastConnection(Connection, HttpToolsProtocol):
             self._refuse(reason.status if isinstance(reason, _MalformedError) else HTTPStatus.BAD_REQUEST)
         self.follow()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        # uvicorn notifies the request that came last; another one may be running
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
     # Called by the parser
 
     def on_message_begin(self) -> None:
@@ -103,19 +110,21 @@ class FastConnection(Connection, HttpToolsProtocol):
             access_log=False,
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
+            expect_100_continue=self.expect_100_continue and version != "1.0",
             keep_alive=version != "1.0" and self.parser.should_keep_alive() and not self.parser.should_upgrade(),
             on_response=self.on_response_complete,
         )
         if self._running is None or self._running.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
+            self._start(self.cycle)
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+    def _start(self, cycle: RequestResponseCycle) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        task = self.loop.create_task(cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def on_body(self, body: bytes) -> None:
         self._unfinished = 0
@@ -132,7 +141,7 @@ class FastConnection(Connection, HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
             if self.pipeline:
-                self._start_asgi_task(*self.pipeline.pop())
+                self._start(self.pipeline.pop()[0])
         self.follow()
 
     def _refuse(self, status: HTTPStatus) -> None:

@@ -15,13 +15,12 @@ import numpy as np
 
 from qkv.data.batch import Integers
 from qkv.data.windows import Rows
-from qkv.errors import InputError
 
 CHARACTERS_AT_ONCE = 16_000
 """Characters of texts that are prepared in one turn of the event loop; others wait for the next."""
 
 
-class Place(NamedTuple):
+class SharedRows(NamedTuple):
     """A text among rows that it shares with texts of other requests."""
 
     rows: Rows
@@ -34,7 +33,7 @@ class Place(NamedTuple):
         return np.arange(first, first + int(self.rows.n_windows[self.at]))
 
 
-_Waiting = list[tuple[str, "asyncio.Future[Place]"]]
+_Waiting = list[tuple[str, "asyncio.Future[SharedRows]"]]
 
 
 class Gathering:
@@ -42,10 +41,10 @@ class Gathering:
         self._prepare = prepare
         self._waiting: dict[asyncio.AbstractEventLoop, _Waiting] = {}
 
-    async def prepare(self, text: str) -> Place:
-        """Raises InputError if this text cannot be read, whatever the others are."""
+    async def prepare(self, text: str) -> SharedRows:
+        """Raises what is wrong with this text, whatever the others are."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Place] = loop.create_future()
+        future: asyncio.Future[SharedRows] = loop.create_future()
         waiting = self._waiting.setdefault(loop, [])
         if not waiting:
             loop.call_soon(self._flush, loop)
@@ -70,12 +69,9 @@ class Gathering:
         except Exception as error:
             if len(some) == 1:
                 some[0][1].set_exception(error)
-            elif isinstance(error, InputError):  # of one of them; its message counts texts
+            else:  # of one of them; its message counts texts
                 for one in some:
                     self._finish([one])
-            else:
-                for _, future in some:
-                    future.set_exception(error)
             return
         for at, (_, future) in enumerate(some):
-            future.set_result(Place(rows, at))
+            future.set_result(SharedRows(rows, at))

@@ -11,7 +11,7 @@ import qkv
 from qkv.api.embedder import Embeddings
 from qkv.data.windows import Rows
 from qkv.errors import InputError
-from qkv.serve.gathering import CHARACTERS_AT_ONCE, Gathering, Place
+from qkv.serve.gathering import CHARACTERS_AT_ONCE, Gathering, SharedRows
 from qkv.serve.served import Call, Models
 
 TEXTS = ["他在北京。", "A longer text in English.", "一" * 300, "short", "🙂 e\u0301"]
@@ -25,7 +25,7 @@ def test_texts_of_one_turn_are_prepared_in_one_call(served_models: Models, serve
         calls.append(len(texts))
         return embedder.prepare(texts)
 
-    async def ask() -> list[Place]:
+    async def ask() -> list[SharedRows]:
         gathering = Gathering(prepare)
         return await asyncio.gather(*map(gathering.prepare, TEXTS))
 
@@ -68,7 +68,7 @@ def test_a_turn_is_bounded_and_bugs_reach_every_request() -> None:
         calls.append(len(texts))
         raise RuntimeError("a bug")
 
-    async def ask() -> list[Place | BaseException]:
+    async def ask() -> list[SharedRows | BaseException]:
         gathering = Gathering(fail)
         leaving = asyncio.create_task(gathering.prepare("left"))
         asking = [gathering.prepare("x" * (CHARACTERS_AT_ONCE // 2)) for _ in range(5)]
@@ -79,6 +79,22 @@ def test_a_turn_is_bounded_and_bugs_reach_every_request() -> None:
 
     found = asyncio.run(ask())
     assert [str(one) for one in found] == ["a bug"] * 5 and max(calls) <= 2
+
+
+def test_a_bug_that_one_text_meets_is_not_of_the_others(served_folders: dict[str, Path]) -> None:
+    embedder = qkv.load(served_folders["sentences"]).embedder
+
+    def prepare(texts: Sequence[str]) -> Rows:
+        if "short" in texts:
+            raise RuntimeError("a bug")
+        return embedder.prepare(texts)
+
+    async def ask() -> list[SharedRows | BaseException]:
+        gathering = Gathering(prepare)
+        return await asyncio.gather(*map(gathering.prepare, TEXTS), return_exceptions=True)
+
+    found = asyncio.run(ask())
+    assert [isinstance(one, RuntimeError) for one in found] == [text == "short" for text in TEXTS]
 
 
 @pytest.mark.parametrize("text", ["他在北京。", "一" * 300])

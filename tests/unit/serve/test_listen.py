@@ -1,5 +1,6 @@
 """The server of qkv.serve over real sockets, with an app of three routes: attacks on HTTP itself, slow clients."""
 
+import asyncio
 import contextlib
 import http.client
 import socket
@@ -32,6 +33,16 @@ async def greet(request: Request) -> Response:
     return Response(b"hello")
 
 
+LEFT = threading.Event()
+
+
+async def wait(request: Request) -> Response:
+    while not await request.is_disconnected():
+        await asyncio.sleep(0.01)
+    LEFT.set()
+    return Response()
+
+
 @pytest.fixture(scope="module", params=[True, False], ids=["httptools", "h11"])
 def reads_fast(request: pytest.FixtureRequest) -> bool:
     found: bool = request.param
@@ -39,7 +50,7 @@ def reads_fast(request: pytest.FixtureRequest) -> bool:
 
 
 def make_server(token: str | None = None, reads_fast: bool = True) -> Server:
-    routes = [Route("/", greet), Route("/large", large), Route("/echo", echo, methods=["POST"])]
+    routes = [Route("/", greet), Route("/large", large), Route("/echo", echo, methods=["POST"]), Route("/wait", wait)]
     return Server(routes, Worker(), token=token, reads_fast=reads_fast)
 
 
@@ -193,6 +204,23 @@ def test_rubbish_after_a_request_that_is_not_answered_yet(server: Server) -> Non
     one = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
     answer = exchanged(server, one + b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1 200 ") == 1
+
+
+def test_a_client_that_leaves_is_noticed_by_the_request_that_runs(server: Server) -> None:
+    """Not by the last one that was sent, which has not begun."""
+    LEFT.clear()
+    with connect(server) as connection:
+        connection.sendall(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        time.sleep(0.1)
+    assert LEFT.wait(10)
+
+
+def test_an_old_client_is_not_asked_to_continue(server: Server) -> None:
+    """An answer of that kind is unknown to HTTP/1.0."""
+    head = b"Host: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+    for version, first in ((b"1.0", b"HTTP/1.1 200 "), (b"1.1", b"HTTP/1.1 100 ")):
+        answer = exchanged(server, b"POST /echo HTTP/" + version + b"\r\n" + head)
+        assert answer.startswith(first) and answer.endswith(b"{}")
 
 
 def test_a_thousand_requests_at_once(server: Server) -> None:
