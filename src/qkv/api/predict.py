@@ -24,7 +24,7 @@ from qkv.text.languages import is_language
 from qkv.text.tokenizer import Tokenizer
 
 E = TypeVar("E", bound=Example)
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def make_examples(
@@ -58,7 +58,7 @@ def lacks_text(item: Any) -> bool:
     return not item.strip() if isinstance(item, str) else is_missing(item)
 
 
-def fill_gaps(found: Iterable[T], gaps: Collection[int]) -> list[T | None]:
+def fill_gaps(found: Iterable[_T], gaps: Collection[int]) -> list[_T | None]:
     """What was found for the items that are not at these indices, and None for those that are.
 
     >>> fill_gaps("ab", [0, 2])

@@ -174,7 +174,7 @@ def _is_ours(config: Path, file: Path) -> bool:
 
 # Pretraining of a tiny BERT on the documentation of Python.
 
-SENTENCES = (
+_SENTENCES = (
     "Return the [MASK] of the object.",
     "If the file does not [MASK], an exception is raised.",
     "This method returns a [MASK] of strings.",
@@ -244,7 +244,7 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     )
     write(f"\nA unigram model has a loss of {manifest['unigram_entropy']:.2f}.\n")
     model = load(run / "model")
-    for text in SENTENCES:
+    for text in _SENTENCES:
         best = ", ".join(f"{one.text} {one.probability:.0%}" for one in model.fill(text, k=4)[0].candidates)
         typer.echo(f"{text}\n    {best}")
     write(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, predictions, remarks")
@@ -266,7 +266,7 @@ def _clear_pretraining(folder: Path, text: str) -> None:
 
 
 _PARTS = ("pretrain", "finetune")
-MINUTES = 1.7
+_MINUTES = 1.7
 
 
 def demo(
@@ -281,7 +281,7 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Output folder.")] = Path("qkv-demo"),
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help=f"Training time of pretrain (default {MINUTES}).")
+        float | None, typer.Option("--minutes", metavar="M", help=f"Training time of pretrain (default {_MINUTES}).")
     ] = None,
     weights: Annotated[
         bool, typer.Option("--weights", help="Print the folder of MiniLM, a sentence embedding model.")
@@ -317,7 +317,7 @@ def demo(
     if part != "pretrain" and minutes is not None:
         raise InputError("--minutes is only for qkv demo pretrain.")
     if part == "pretrain":
-        demo_pretrain(out, MINUTES if minutes is None else minutes)
+        demo_pretrain(out, _MINUTES if minutes is None else minutes)
         return
     shown = demo_tour(out, layer, head) if part is None else 0
     demo_finetune(out, shown + 1)

@@ -11,7 +11,7 @@ first, and shows examples with a `task` only for models with that task.
 from typing import Any
 
 TIRED = "The animal didn't cross the street because it was too tired."
-NARROW = "The animal didn't cross the street because it was too narrow."
+_NARROW = "The animal didn't cross the street because it was too narrow."
 RAIN = (
     "Rain, snow and hail are kinds of precipitation: water that has condensed in the air and falls to the ground. "
     "It is gravity that pulls it down. Inside a cloud the droplets are far too light to fall, and currents of rising "
@@ -115,7 +115,7 @@ EXAMPLES: dict[str, list[PageExample]] = {
             "set": {"text": "The river is long, and it flows into the sea."},
         },
         {"title": {"en": "it … too tired", "zh": "it … too tired（指动物）"}, "lang": "en", "set": {"text": TIRED}},
-        {"title": {"en": "it … too narrow", "zh": "it … too narrow（指街道）"}, "lang": "en", "set": {"text": NARROW}},
+        {"title": {"en": "it … too narrow", "zh": "it … too narrow（指街道）"}, "lang": "en", "set": {"text": _NARROW}},
         {
             "title": {"en": "Python, a language and a snake", "zh": "Python：语言与蟒蛇"},
             "lang": "en",

@@ -80,7 +80,7 @@ ENCODING = _field(
     "数字，或小端 float32 的 base64。",
     default="float",
 )
-SEED = _field("integer", "Of sampling; without it another one each time.", "采样的随机种子；不写则每次不同。")
+_SEED = _field("integer", "Of sampling; without it another one each time.", "采样的随机种子；不写则每次不同。")
 SCORED_LABEL = _object(label="string", score="number", abstained="boolean")
 
 API_FAMILIES = {
@@ -166,7 +166,7 @@ _PARAMETERS = _field(
         stop=_field(
             _list("string"), "text-generation: strings that end the text.", "text-generation：遇到这些字符串就停。"
         ),
-        seed=SEED,
+        seed=_SEED,
         return_full_text=_field(
             "boolean", "text-generation: with the prompt.", "text-generation：连同提示返回。", default=False
         ),
@@ -255,7 +255,7 @@ _COMPLETE_FIELDS = {
     "n": _field("integer", "Texts a prompt.", "每个提示写几段。", default=1),
     "best_of": _field("integer", "Texts to choose the best n from.", "从几段里选出最好的 n 段。"),
     "stop": _field(TEXT_OR_TEXTS, "Up to 4 strings that end the text.", "最多 4 个停止字符串。"),
-    "seed": SEED,
+    "seed": _SEED,
     "echo": _field("boolean", "With the prompt.", "连同提示返回。", default=False),
     "repetition_penalty": _field("number", "Above 1 less repetition.", "大于 1 减少重复。"),
     "stream": _field("boolean", "Server-sent events.", "以事件流返回。", default=False),

@@ -116,12 +116,12 @@ class World:
 
     def from_all(self, value: _T) -> list[_T]:
         """The values of all processes (anything that JSON holds) by rank, on all of them."""
+        if self.size == 1:
+            return [value]
         content = json.dumps(value).encode()
         lengths = [
             int(one) for one in self.sum([float(len(content) * (rank == self.rank)) for rank in range(self.size)])
         ]
-        if self.size == 1:
-            return [value]
         begin = sum(lengths[: self.rank])
         data = torch.zeros(sum(lengths), dtype=torch.uint8)
         data[begin : begin + len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)

@@ -534,7 +534,8 @@ class Trainer(Generic[_B]):
         if not own:
             self.scaler.scale(torch.zeros((), device=self.device))  # what it would be without a batch is not defined
         self._exchange(batches, own)
-        self.scaler.unscale_(self.optimizer)
+        with NamingLostPeers():  # of divided gradients, all learn whether one overflows
+            self.scaler.unscale_(self.optimizer)
         norm = self._clip()
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["scale"]

@@ -39,8 +39,8 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.text.unknown import count_unknown
 from qkv.train.run_folder import CONFIG
 
-TOKENS_PER_BATCH = 4096
-MOST_ROWS = 512
+_TOKENS_PER_BATCH = 4096
+_MOST_ROWS = 512
 """Rows of which vectors are compared."""
 MOST_EXAMPLES = 2000
 """Examples that are scored."""
@@ -115,7 +115,7 @@ def find_held_out(opened: Opened, solver: Solver | None, check: Path | None) -> 
                 f"There is no file {check} to check int8 on. Give texts, or labelled examples of the task."
             )
         if solver is None or check.name.endswith(PLAIN_SUFFIXES):
-            return HeldOut(str(check), texts=_some(stream_texts([check]), MOST_ROWS))
+            return HeldOut(str(check), texts=_some(stream_texts([check]), _MOST_ROWS))
         trained = opened.record.get("config", {}).get("data", {})
         source = labelled(check, solver.task.name, separator=trained.get("separator"))
         return HeldOut(str(check), examples=_some(map(solver.task.adapted, read_rows(source)), MOST_EXAMPLES))
@@ -166,7 +166,7 @@ def compare_graph(
     rows: Windowed
     if held_out.examples:
         assert solver is not None, "examples are of a task"
-        rows = solver.features(held_out.examples[:MOST_ROWS]).rows
+        rows = solver.features(held_out.examples[:_MOST_ROWS]).rows
     else:
         ids = [one for one in tokenizer.encode_ids(held_out.texts) if one]
         if not ids:
@@ -198,8 +198,8 @@ def _cosines(session: PackedSession, exported: ExportedNetwork, rows: Windowed) 
     """Of rows: the vector that is pooled, or the mean over a row's tokens; and of tokens."""
     of_rows: list[float] = []
     of_tokens: list[NDArray[np.float64]] = []
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(np.int64))
-    for part in plan_batches(rows.lengths[chosen], TOKENS_PER_BATCH):
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.int64))
+    for part in plan_batches(rows.lengths[chosen], _TOKENS_PER_BATCH):
         batch = rows.collate(chosen[part])
         wanted = exported.network.encoder(**batch.inputs(), pool=False).hidden.double()
         found = torch.from_numpy(session.run(batch)[HIDDEN]).double()

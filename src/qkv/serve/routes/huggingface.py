@@ -51,7 +51,7 @@ from qkv.tasks.tag import TagResult
 from qkv.text.languages import base_of
 
 AGGREGATIONS = ("none", "simple", "first", "average", "max")
-MOST_CANDIDATES = 1000
+_MOST_CANDIDATES = 1000
 """Candidates of a blank, or answers to a question."""
 MOST_FILLED = 20_000_000
 """Characters of texts in an answer of fill-mask."""
@@ -297,7 +297,7 @@ async def _answer_questions(exchange: Exchange, served: Served, parameters: Fiel
     for one in objects:
         pairs.append((one.text("question"), one.text("context")))
         one.done()
-    top_k = parameters.whole("top_k", 1, MOST_CANDIDATES, 1)
+    top_k = parameters.whole("top_k", 1, _MOST_CANDIDATES, 1)
     may_be_nothing = parameters.flag("handle_impossible_answer", None)
     for name in ("doc_stride", "max_seq_len", "max_question_len"):
         parameters.refuse(name, "long contexts are read in windows that overlap as in training. Leave it out.")
@@ -369,7 +369,7 @@ async def _fill(exchange: Exchange, served: Served, parameters: Fields) -> Respo
     fields = exchange.fields
     texts, many = fields.texts("inputs"), isinstance(fields.raw("inputs"), list)
     targets = parameters.strings("targets")
-    top_k = parameters.whole("top_k", 1, MOST_CANDIDATES, len(targets) or 5)
+    top_k = parameters.whole("top_k", 1, _MOST_CANDIDATES, len(targets) or 5)
     fields.done()
     _check_filled(served, texts, top_k)
     found = await served.fill(texts, exchange.call, k=top_k, targets=targets or None)

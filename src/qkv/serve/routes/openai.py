@@ -31,7 +31,7 @@ from qkv.serve.routes.writing import Completion, Writing, read_seed, stream_text
 from qkv.serve.served import Models, Served, ServeSettings
 
 DEFAULT_TOKENS = 16
-MOST_CHOICES = 64
+_MOST_CHOICES = 64
 MOST_STOPS = 4
 _NAMES = {"max_length": "max_tokens", "n_best": "n"}
 _REASONS = {"end": "stop", "stop": "stop", "length": "length"}
@@ -150,8 +150,8 @@ def _read_writing(fields: Fields) -> Writing:
     fields.refuse("frequency_penalty", "use repetition_penalty. Leave it out.", 0)
     fields.refuse("presence_penalty", "use repetition_penalty. Leave it out.", 0)
     fields.refuse("logit_bias", "leave it out.", {})
-    n = fields.whole("n", 1, MOST_CHOICES, 1)
-    best_of = fields.whole("best_of", 1, MOST_CHOICES, n)
+    n = fields.whole("n", 1, _MOST_CHOICES, 1)
+    best_of = fields.whole("best_of", 1, _MOST_CHOICES, n)
     if best_of < n:
         raise FieldError(
             "range", f"'best_of' is {best_of}, and 'n' is {n}: the best n are chosen from best_of.", "best_of"
