@@ -167,7 +167,7 @@ def _line(raw: bytes, number: int) -> str:
 def unreadable_error(path: TextFile, number: int, error: Exception) -> InputError:
     """Return the error for a file that cannot be read beyond line `number`."""
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-        return InputError(f"{path} cannot be read: {error.strerror}.")
+        return InputError(f"{path} cannot be read: {error.strerror or error}.")
     return InputError(
         f"{path} is damaged or truncated: decompression stops after line {number} ({error}). "
         f"Copy it again; `{COMPRESSED[path.suffix.lower()]} -t` checks a copy."

@@ -249,7 +249,7 @@ class _Objects(Store):
             except FileNotFoundError:
                 return []
         before = len(self._root) + 1
-        return sorted(one[before:] for one in found if one[before:] != _LOCK)
+        return sorted(one[before:] for one in found if one[before:] not in ("", _LOCK))
 
     def entries(self) -> list[str]:
         with _reaching(self.where, "read"):
@@ -258,8 +258,9 @@ class _Objects(Store):
                 found: list[str] = _within(_TRANSFER, lambda: self._files.ls(self._root, detail=False))
             except FileNotFoundError:
                 return []
-        names = {one.rstrip("/").rpartition("/")[2] for one in found}
-        return sorted(names - {_LOCK, ""})
+        # "shards/" itself is an object where a console of S3 has made the folder
+        names = {one.rstrip("/").rpartition("/")[2] for one in found if one.rstrip("/") != self._root}
+        return sorted(names - {_LOCK})
 
     def remove_folder(self, name: str) -> None:
         """Most object stores have no folders but names; some (memory://) have both."""
@@ -311,8 +312,8 @@ class _Objects(Store):
 
 def _has_ended(owner: str) -> bool:
     """Whether the process that held a lock was on this machine and is no more."""
-    process, host = owner.split(" ")[0], owner.split(" ")[2]
-    if host != socket.gethostname() or int(process) == os.getpid():
+    process, _, host = owner.rpartition(" ")[0].partition(" on ")
+    if host != socket.gethostname() or int(process) == os.getpid() or os.name == "nt":  # there, 0 is Ctrl-C
         return False
     try:
         os.kill(int(process), 0)

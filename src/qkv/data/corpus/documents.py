@@ -156,7 +156,8 @@ class _Window:
     """The bytes of a stream from some offset on, as far as they are wanted."""
 
     def __init__(self, stream: BinaryIO, begin: int) -> None:
-        stream.seek(begin)
+        if begin:  # a pipe cannot seek
+            stream.seek(begin)
         self._stream, self._begin, self._data = stream, begin, b""
 
     def get(self, begin: int, end: int) -> bytes:
@@ -176,15 +177,18 @@ def _border(window: _Window, kind: str, mark: int, size: int) -> int | None:
     That is the first beginning of a document at or after the mark, or of a line if there is none within a block.
     """
     before = mark - 2  # a document may begin at the mark itself
-    for length in range(1 << 16, _LONGEST_LINE + (1 << 17), 1 << 16):
+    length, searched = 1 << 16, 1
+    while True:
         data = window.get(before, before + length)
-        if kind == ".txt" and (found := _document_end.search(data[: size + 2])):
+        if kind == ".txt" and searched <= size + 2 and (found := _document_end.search(data[: size + 2])):
             return before + found.end()
         if kind == ".jsonl" or len(data) >= size + 2 or len(data) < length:
-            if (line := data.find(b"\n", 1)) >= 0:
+            if (line := data.find(b"\n", searched)) >= 0:
                 return before + line + 1
-            if len(data) < length:
-                break
+            searched = len(data)
+        if len(data) < length or length > _LONGEST_LINE:
+            break
+        length = min(2 * length, _LONGEST_LINE + (1 << 16))
     return None  # or the line is too long, which is an error when it is read
 
 
@@ -199,14 +203,16 @@ def _blocks(
     if one or mark == 0 or ((begin := _border(window, source.kind, mark, size)) is not None and begin <= place.offset):
         mark += step
     end: int | None = None  # of the section, once it is near; None: it is far, or it is that of the file
-    is_near, wanted = False, size
+    is_near, wanted, searched = False, size, 0
     while True:
         if not is_near and place.offset + wanted > mark:
             end, is_near = _border(window, source.kind, mark, size), True
         stop = place.offset + wanted
         data = window.get(place.offset, stop if end is None else min(stop, end))
         at_end = len(data) < wanted
-        cut = len(data) if at_end else _cut(data, source.kind)
+        # as long as there is no line end, no byte is searched twice
+        cut = len(data) if at_end else _cut(data, source.kind) if data.find(b"\n", searched) >= 0 else 0
+        searched = 0 if cut or at_end else len(data)
         if cut:
             place = CorpusPosition(place.source, place.offset + cut, place.line + data.count(b"\n", 0, cut))
             window.forget(min(place.offset, mark - 2))

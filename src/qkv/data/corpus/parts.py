@@ -255,7 +255,7 @@ def write_shards(job: PartsJob, plan: ShardPlan) -> dict[str, Any]:
     for part, earlier in zip(writer.parts, plan.earlier, strict=True):
         part.earlier = earlier
     for piece in plan.pieces:
-        content = store.read(piece.file)
+        content = store.read(piece.file) if store.exists(piece.file) else b""
         if hashlib.sha256(content).hexdigest() != piece.sha256:
             store.remove(f"{piece.file.rpartition('-')[0]}.json")  # its marker, so that it is made again
             raise InputError(f"{store.at(piece.file)} is damaged. Run the same command again, which repairs it.")

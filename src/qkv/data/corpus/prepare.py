@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -106,7 +106,8 @@ def prepare_corpus(
     if store.is_local:
         _make_folder(folder)
     try:
-        with store.lock():
+        # what is finished is only read, perhaps from a disk that cannot be written
+        with nullcontext() if store.exists(MANIFEST) and not overwrite else store.lock():
             begun = _resume_state(store, made_from, files, overwrite, tasks is not None)
             if MANIFEST in begun:
                 return begun[MANIFEST]
@@ -341,7 +342,9 @@ def _resume_state(
         raise InputError(f"{store} was started with --cluster. Resume it with --cluster, or add --overwrite.")
     if left == STATE:
         return found
-    remove_parts(store)  # of a run that was killed after its last file
+    if {STATE, WORK} & set(held):  # of a run that was killed after its last file
+        store.remove(STATE)
+        remove_parts(store)
     if store.is_local:
         for part in CORPUS_PARTS:
             Shards.open(store.where, part)  # raises if a file is missing

@@ -1,5 +1,7 @@
 """Words counted in several processes: the same vocabulary as from one pass over the texts, byte by byte."""
 
+import os
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -75,3 +77,9 @@ def test_errors_name_the_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="workers is 0"):
         count_files(tmp_path / "a.txt", "wordpiece", True, workers=0)
     assert count_files([], "character", True) == Counter()
+
+
+def test_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "a.txt")
+    threading.Thread(target=pipe.write_text, args=("the cat\n我们\n",)).start()
+    assert count_files(pipe, "wordpiece", True) == count_words(["the cat", "我们"], True)
