@@ -18,7 +18,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,7 @@ from qkv.train.run_folder import LOCK, lock_run
 
 AnyJob = TypeVar("AnyJob", PredictParts, EmbedParts, TranslateParts)
 _HERE = 64 << 20  # bytes of input that are planned in this process: to start others would take longer
+_TRIES = 20  # of a file whose node or process is lost while it is planned
 _PATIENCE = 60.0  # seconds in which a cluster may have no node that can hold the model
 _QUIET = 10.0  # seconds without a result after which it is said that we wait
 _FRUITLESS = 3  # rounds without a result after which we give up
@@ -101,9 +102,10 @@ def answer_parts(
         where = place_of(out) if is_url(out) else str(Path(place_of(out)).absolute())
         folder = PartFolder(where, suffix, job.settings())
         folder.check_target()
-        with lock_run(Path(where)) if folder.store.is_local else nullcontext():
+        with lock_run(Path(where)) if folder.store.is_local else folder.store.lock():
             markers = folder.check_target()
-            plan = plan_rows(_cut_files(cluster, job, files, limits or PartLimits(), suffix), suffix)
+            cut = _cut_files(cluster, job, files, limits or PartLimits(), suffix, progress)
+            plan = plan_rows(cut, suffix)
             for file in plan.files:
                 if file.note:
                     tell(f"{file.file.place}: {file.note}")
@@ -137,18 +139,28 @@ def _count_threads(job: AnyJob, device: str) -> int | None:
 
 
 def _cut_files(
-    cluster: Cluster, job: AnyJob, files: Sequence[RowFile], limits: PartLimits, suffix: str
+    cluster: Cluster, job: AnyJob, files: Sequence[RowFile], limits: PartLimits, suffix: str, progress: Count
 ) -> list[CutFile]:
     sizes = [Path(file.place).stat().st_size for file in files if not is_url(file.place)]
     if len(sizes) == len(files) and sum(sizes) <= _HERE:
         return [cut_file(job, file, limits, suffix) for file in files]
     import ray
 
-    task: Any = ray.remote(num_cpus=1, max_retries=-1)(_cut)
+    task: Any = ray.remote(num_cpus=1, max_retries=_TRIES)(_cut)
     order = cluster.order()
-    waiting = [task.remote(order, job, file, limits, suffix) for file in files]
-    with cluster.errors():
-        return list(ray.get(waiting))
+    results = [task.remote(order, job, file, limits, suffix) for file in files]
+    waiting = list(results)
+    try:
+        with cluster.errors(), progress("files", len(files)) as advance:
+            while waiting:
+                done, waiting = ray.wait(waiting)
+                ray.get(done)  # raises
+                advance(len(done))
+            return list(ray.get(results))
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+        raise InputError(
+            f"A process of the cluster ended {_TRIES} times while it read one of the files. Was there too little memory?"
+        ) from error
 
 
 def _cut(order: Order, job: AnyJob, file: RowFile, limits: PartLimits, suffix: str) -> CutFile:

@@ -25,6 +25,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,6 +46,7 @@ PART_FORMATS = (".parquet", ".jsonl")
 MOST_ROWS, MOST_BYTES = 8192, 32 << 20
 """Of a part; a row that is larger is one by itself."""
 DONE, SUMMARY = "_done", "_summary.json"
+_AT_ONCE = 16  # questions to a store
 _KEYED = 1  # changed when the same rows would be written in another way
 _ENDINGS = {*TABLE_ENDINGS, *TABLE_FORMATS, ".jsonl", ".txt"}
 
@@ -454,11 +456,7 @@ class PartFolder:
         if self.store.is_local and Path(self.store.where).is_file():
             raise InputError(f"{self.out} is a file. With --cluster, --out is a folder, new or of the same command.")
         names = self.store.names() if not self.store.is_local or Path(self.store.where).is_dir() else []
-        markers = {
-            PurePosixPath(name).stem: json.loads(self.store.read(name))
-            for name in names
-            if name.startswith(f"{DONE}/") and name.endswith(".json")
-        }
+        markers = self._read_markers([name for name in names if name.startswith(f"{DONE}/") and name.endswith(".json")])
         others = [
             name for name in names if not name.startswith((f"{DONE}/", "part-")) and name not in (SUMMARY, ".lock")
         ]
@@ -467,6 +465,20 @@ class PartFolder:
         for marker in markers.values():
             self._check_same(marker["settings"])
         return markers
+
+    def _read_markers(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """By the name of their part; a damaged one is left out, so that its part is done again."""
+
+        def read(name: str) -> dict[str, Any] | None:
+            try:
+                found = json.loads(self.store.read(name))
+                return found if isinstance(found, dict) and {"key", "bytes", "settings"} <= set(found) else None
+            except (UnicodeDecodeError, json.JSONDecodeError):
+                return None
+
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            found = list(threads.map(read, names))
+        return {PurePosixPath(name).stem: one for name, one in zip(names, found, strict=True) if one is not None}
 
     def _check_same(self, earlier: Mapping[str, Any]) -> None:
         now = json.loads(json.dumps(self.settings))
@@ -487,7 +499,10 @@ class PartFolder:
     def take_over(self, plan: RowPlan, markers: Mapping[str, dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """The markers of parts of this plan that are done, by number. Results of other rows are removed, unless all
         are: then this is another input, which is an error."""
-        sizes = {part.number: self.store.size(self.file_of(part)) for part in plan.parts if part.name in markers}
+        marked = [part for part in plan.parts if part.name in markers]
+        with ThreadPoolExecutor(_AT_ONCE) as threads:  # a question to an object store takes long
+            found = list(threads.map(lambda part: self.store.size(self.file_of(part)), marked))
+        sizes = {part.number: size for part, size in zip(marked, found, strict=True)}
         done = {
             number: marker
             for number, size in sizes.items()
@@ -495,7 +510,9 @@ class PartFolder:
         }
         kept = {plan.parts[number].name for number in done}
         stale = [name for name in markers if name not in kept]
-        if stale and (not done or self.store.exists(SUMMARY)):
+        keys = {part.name: part.key for part in plan.parts}
+        changed = [name for name, marker in markers.items() if marker["key"] != keys.get(name)]
+        if changed and (len(changed) == len(markers) or self.store.exists(SUMMARY)):
             raise InputError(
                 f"{self.out} has the results of other rows: the input has changed since they were written. Give "
                 "another --out, or remove that folder."

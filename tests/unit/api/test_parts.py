@@ -199,6 +199,10 @@ def test_work_is_resumed_and_ends_with_the_same_bytes(tmp_path: Path, folders: d
     assert do(job, second, file)["n_kept"] == 3
     assert {one.name: one.read_bytes() for one in second.rglob("*") if one.is_file()} == contents
     assert do(job, second, file)["n_kept"] == 6
+    (second / "_done" / "part-00003.json").write_text('{"key"')  # a damaged marker, and a lost file of finished work
+    (second / "part-00001.parquet").unlink()
+    assert do(job, second, file)["n_kept"] == 4
+    assert {one.name: one.read_bytes() for one in second.rglob("*") if one.is_file()} == contents
 
 
 def test_a_corrected_row_costs_its_part_alone(tmp_path: Path, folders: dict[str, str]) -> None:

@@ -146,3 +146,8 @@ def test_verbs_without_stores_refuse_urls(
     assert main(words.split()) == 2
     assert "is a path on this machine here, not a URL: " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_only_read_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["finetune", "classify", "--train", "s3://bucket/a.csv", "--out", str(tmp_path / "run")]) == 2
+    assert "s3://bucket/a.csv is a URL, and a path on this machine is needed here" in capsys.readouterr().err

@@ -8,7 +8,7 @@ through Ray: a task reads its part of a file, writes its own files, and returns 
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from qkv.data.corpus.parts import PartsJob
@@ -71,8 +71,9 @@ class ClusterTasks:
                     number = running.pop(one)
                     yield number, self._result(ray, one)
         finally:
-            for one in running:
-                ray.cancel(one)
+            with suppress(Exception):  # of a lost cluster, which the error above names
+                for one in running:
+                    ray.cancel(one)
 
     def _result(self, ray: Any, one: Any) -> Any:
         try:
