@@ -159,7 +159,8 @@ def _cut_files(
             return list(ray.get(results))
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
         raise InputError(
-            f"A process of the cluster ended {_TRIES} times while it read one of the files. Was there too little memory?"
+            f"A process of the cluster ended {_TRIES} times while it read one of the files. Was there too little "
+            "memory?"
         ) from error
 
 

@@ -459,7 +459,9 @@ def _kind(path: TextFile) -> str:
 def check_file(path: AnyPath) -> Path:
     """Return the path of a file that exists, with ~ expanded."""
     if is_url(path):
-        raise InputError(f"{place_of(path)} is a URL, and a path on this machine is needed here. Copy the file, or mount the store.")
+        raise InputError(
+            f"{place_of(path)} is a URL, and a path on this machine is needed here. Copy the file, or mount the store."
+        )
     path = Path(os.path.expanduser(path))
     with reading(path):
         if path.is_dir():
