@@ -39,7 +39,7 @@ from qkv.errors import PEER_LOST, InputError
 from qkv.text.messages import write
 from qkv.train.cluster import Cluster, Order, connect, watch_head
 from qkv.train.launch import LAUNCHED, stop_training
-from qkv.train.run_folder import CONFIG, LOCK, checkpoint_steps
+from qkv.train.run_folder import CONFIG, LOCK, steps_kept
 
 _GRACE = 20.0  # seconds in which the others end by themselves after one has failed
 _LOSSES = 3  # in a row at the same checkpoint, after which the run is given up
@@ -429,8 +429,7 @@ def _prepare(order: Order, command: Command, call: _Call) -> tuple[str, ...] | N
     from qkv.train.distributed import join
 
     with join() as world:
-        kept = checkpoint_steps(Path(command.run, "checkpoints")) if world.is_main else []
-        step = int(kept[-1].name.removeprefix("step-")) if kept else 0
+        step = steps_kept(Path(command.run)) if world.is_main else 0
         plan = world.from_main(call("begin", world.size, step, _mark(command.config)) if world.is_main else {})
         if plan["over"]:
             return None

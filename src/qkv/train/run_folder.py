@@ -198,6 +198,12 @@ def checkpoint_steps(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*"))
 
 
+def steps_kept(run: Path) -> int:
+    """How far the checkpoints of a run reach: the newest step, of several seeds added up."""
+    found = map(checkpoint_steps, (run / "checkpoints", *run.glob("seed-*/checkpoints")))
+    return sum(_step(kept[-1]) for kept in found if kept)
+
+
 def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """Open the newest intact checkpoint, calling `warn` for each damaged one; None if there are no checkpoints."""
     for leftover in (*folder.glob(".step-*.part"), *folder.glob(".step-*.old")):

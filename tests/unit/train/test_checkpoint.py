@@ -35,6 +35,15 @@ def test_the_oldest_go(tmp_path: Path) -> None:
     assert saved(tmp_path, 1, 2, 3, 4, keep=2) == ["step-00000003", "step-00000004"]
 
 
+def test_how_far_a_run_has_come(tmp_path: Path) -> None:
+    assert run_folder.steps_kept(tmp_path / "nowhere") == 0
+    saved(tmp_path / "one" / "checkpoints", 3, 12)
+    assert run_folder.steps_kept(tmp_path / "one") == 12
+    saved(tmp_path / "several" / "seed-0" / "checkpoints", 6, 9)
+    saved(tmp_path / "several" / "seed-1" / "checkpoints", 4)
+    assert run_folder.steps_kept(tmp_path / "several") == 13, "a second seed that is lost goes on, too"
+
+
 def test_the_same_step_may_be_saved_again(tmp_path: Path) -> None:
     assert saved(tmp_path, 5, 5) == ["step-00000005"]
 
