@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -111,6 +112,9 @@ def _copied(stored: StoredFile) -> Iterator[Path]:
     """A copy of an object, which all processes of this machine share while one of them uses it."""
     root = Path(tempfile.gettempdir()) / f"qkv-inputs-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():  # its name can be guessed
+        raise InputError(f"{root} belongs to another user. Remove it, or set TMPDIR on that machine.")
     entry = root / hashlib.sha256(f"{stored.url} {stored.version()}".encode()).hexdigest()[:24]
     _remove_unused(root, entry.name)
     with _held(entry) as share:

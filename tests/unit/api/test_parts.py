@@ -1,7 +1,9 @@
 """Large inputs in parts, without a cluster: each part on its own gives what the local verb gives for the whole."""
 
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -302,7 +304,9 @@ def bucket() -> Iterator[str]:
     fsspec.filesystem("memory").rm("/parts", recursive=True)
 
 
-def test_objects_are_read_and_written(tmp_path: Path, folders: dict[str, str], bucket: str) -> None:
+def test_objects_are_read_and_written(
+    tmp_path: Path, folders: dict[str, str], bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """memory:// is in this process alone, so a cluster refuses it; here it stands for any store."""
     from qkv.data.stores import open_store
 
@@ -312,6 +316,11 @@ def test_objects_are_read_and_written(tmp_path: Path, folders: dict[str, str], b
     job = PredictParts.of(model_of(folders["classify"]), {})
     files = find_files([f"{bucket}/in/*.csv"], f"{bucket}/out")
     assert [file.shown for file in files] == ["1.csv", "2.csv"]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (copies := tmp_path / f"qkv-inputs-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="belongs to another user"):
+        cut_file(job, files[0], SMALL, ".jsonl")
+    copies.unlink()
     cut: list[CutFile] = [cut_file(job, file, SMALL, ".jsonl") for file in files]
     plan, folder = plan_rows(cut, ".jsonl"), PartFolder(f"{bucket}/out", ".jsonl", job.settings())
     answer = job.open_model()
