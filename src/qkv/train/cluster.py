@@ -359,23 +359,36 @@ class _Keeper:
                         "node?"
                     )
         except BaseException as error:
-            for process in _descendants(self.thread.native_id):
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            # the thread waits for them for ever, and so would Ray's own end of this process
+            _kill_descendants(self.thread.native_id)
+            # the thread waits for them for ever, or starts others; and so would Ray's own end of this process
             code = error.code if isinstance(error, SystemExit) else 130 if isinstance(error, KeyboardInterrupt) else 2
-            atexit.register(_leave, code)
+            atexit.register(_leave, code, self.thread.native_id)
             raise
         if failed:
             raise failed[0]
         return done[0]
 
 
-def _leave(code: object) -> None:
+def _leave(code: object, thread: int | None = None) -> None:
+    if thread is not None:
+        _kill_descendants(thread)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
     os._exit(code if isinstance(code, int) else 1)
+
+
+def _kill_descendants(thread: int | None) -> None:
+    """End what `_descendants` finds; first stop it, so that it starts nothing more."""
+    stopped: list[int] = []
+    while new := [one for one in _descendants(thread) if one not in stopped]:
+        for process in new:
+            stopped.append(process)
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+    for process in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _descendants(thread: int | None) -> list[int]:

@@ -16,6 +16,7 @@ an object store.
 
 import asyncio
 import importlib
+import io
 import os
 import runpy
 import shutil
@@ -32,7 +33,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from qkv.config import read_toml
 from qkv.errors import PEER_LOST, InputError
@@ -47,6 +48,14 @@ _FREED = 120.0  # seconds in which the lock of a lost process has to be free
 _WAIT = 30.0  # seconds without a process after which the user is told what the cluster lacks
 _SHOWN = 15  # last lines of a process that failed
 _LONG = 12 * 3600  # seconds of an exchange: others wait while the first process evaluates and saves
+
+
+_SETTINGS = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how soon a lost process is noticed
+    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # it would print everything twice
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # a process more, for what the loop does not ask
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+}
 
 
 @dataclass(frozen=True)
@@ -137,8 +146,8 @@ class _Launch:
         return self._report(end, signals)
 
     def _trainer(self, storage: str) -> Any:
-        os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")  # how soon a lost process is noticed
-        os.environ.setdefault("RAY_TRAIN_ENABLE_PRINT_PATCH", "0")  # it would print everything twice
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
         train, torch_ = importlib.import_module("ray.train"), importlib.import_module("ray.train.torch")
         given = {"order": self.cluster.order(), "command": self.command, "relay": self.relay}
         resources = {"CPU": self.cores} | ({"GPU": 1} if self.on_gpus else {})
@@ -346,42 +355,37 @@ class _Call(Protocol):
     def __call__(self, name: str, *values: object) -> Any: ...
 
 
-class _Writer:
+class _Writer(io.TextIOBase):
     """A stream of text that goes to the relay, which nobody waits for."""
-
-    encoding, errors = "utf-8", "replace"
 
     def __init__(self, send: _Call, stream: str) -> None:
         self.send, self.stream = send, stream
 
     def write(self, text: str) -> int:
+        _check_text(text)
         if text:
             self.send("say", self.stream, text)
         return len(text)
 
-    def flush(self) -> None: ...
-    def isatty(self) -> bool:
-        return False
 
-
-class _Last:
+class _Last(io.TextIOBase):
     """A stream that keeps its last lines."""
-
-    encoding, errors = "utf-8", "replace"
 
     def __init__(self) -> None:
         self.parts: deque[str] = deque(maxlen=200)
 
     def write(self, text: str) -> int:
+        _check_text(text)
         self.parts.append(text)
         return len(text)
 
-    def flush(self) -> None: ...
-    def isatty(self) -> bool:
-        return False
-
     def text(self) -> str:
         return "\n".join("".join(self.parts).strip().splitlines()[-_SHOWN:])
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):  # by which libraries find out what kind of stream it is
+        raise TypeError(f"write() argument must be str, not {type(text).__name__}")
 
 
 def work_on_cluster(given: Mapping[str, Any]) -> None:
@@ -401,7 +405,7 @@ def work_on_cluster(given: Mapping[str, Any]) -> None:
     threading.Thread(target=lambda: stop_training(call("wait_for_stop")), name="qkv-stop", daemon=True).start()
     last = _Last()
     out, err = (_Writer(send, "out"), _Writer(send, "err")) if rank == 0 else (last, last)
-    with redirect_stdout(cast(Any, out)), redirect_stderr(cast(Any, err)):
+    with redirect_stdout(out), redirect_stderr(err):
         try:
             words = _prepare(given["order"], given["command"], call)
             if words is None:

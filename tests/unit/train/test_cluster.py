@@ -1,71 +1,20 @@
-"""The connection to Ray: addresses, what a worker is given, errors of workers, and how it ends."""
+"""The connection to Ray: addresses, a Ray that is missing or old, Ctrl-C while it starts.
 
-import importlib
+What workers are given and how their errors arrive: stories/test_cli_cluster.py, which has a cluster."""
+
+import contextlib
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
+import time
+from pathlib import Path
 
 import pytest
 
 from qkv.errors import InputError
-from qkv.train.cluster import Order, check_address, connect, import_ray
-from tests.support.clusters import TwoNodes, two_nodes
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[TwoNodes]:
-    with two_nodes() as cluster:
-        yield cluster
-
-
-def _remote(function: Any) -> Any:
-    return importlib.import_module("ray").remote(function)
-
-
-def _get(reference: Any) -> Any:
-    return importlib.import_module("ray").get(reference)
-
-
-def test_connects_to_the_nodes_and_keeps_what_was_connected(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QKV_TOKEN", "secret")
-    monkeypatch.setenv("HF_TOKEN", "secret")
-    monkeypatch.setenv("QKV_LOG_SAMPLES", "1")
-    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
-    with connect(nodes.address) as cluster:
-        assert (len(cluster.nodes()), cluster.cpus, cluster.gpus, cluster.is_own) == (2, 2, 0, False)
-        order = cluster.order()
-        assert "secret" not in repr(order)
-        seen = _get(_remote(_variables).remote(order))
-        assert seen["QKV_LOG_SAMPLES"] == "1"
-    assert importlib.import_module("ray").is_initialized()
-    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def _variables(order: Order) -> dict[str, str]:
-    order.begin()
-    return dict(os.environ)
-
-
-def test_errors_of_workers_arrive_as_they_were(nodes: TwoNodes) -> None:
-    with connect(nodes.address) as cluster:
-        with pytest.raises(InputError) as caught, cluster.errors():
-            _get(_remote(_refuse).remote(cluster.order()))
-        assert str(caught.value) == "文件 a.txt is empty."
-        with pytest.raises(InputError, match="has qkv .*, and the command was given to qkv 9.9"), cluster.errors():
-            _get(_remote(_refuse).remote(Order("9.9")))
-        with pytest.raises(ZeroDivisionError), cluster.errors():  # a mistake of ours keeps its traceback
-            _get(_remote(_stumble).remote())
-
-
-def _refuse(order: Order) -> None:
-    order.begin()
-    raise InputError("文件 a.txt is empty.")
-
-
-def _stumble() -> None:
-    raise ZeroDivisionError
+from qkv.train.cluster import check_address, import_ray
+from tests.support.clusters import wait_for
 
 
 @pytest.mark.parametrize("address", ["nonsense", "", "head", "head:0", "http://head:1", "ray://head", "head:99999"])
@@ -87,3 +36,43 @@ def test_says_that_ray_is_missing_or_old(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "ray", Old)
     with pytest.raises(InputError, match=r"Ray 2.57.1 is installed, and --cluster needs 2.58 or newer"):
         import_ray()
+
+
+STARTS = """
+import sys, time
+from qkv.train.cluster import connect
+try:
+    print("starting", flush=True)
+    with connect("local"):
+        time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+@pytest.mark.parametrize("seconds", [0.3, 1.5, 3.0, 5.0])
+def test_ctrl_c_while_ray_starts_ends_everything(seconds: float) -> None:
+    environment = os.environ | {"RAY_AUTH_MODE": "disabled"}
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS], env=environment, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+
+    def left() -> list[str]:
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == process.pid and fields[0] != "Z":
+                    found.append((folder / "cmdline").read_text()[:200])
+        return found
+
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: not left(), 20)
+    assert not left()
