@@ -60,9 +60,12 @@ def broken(text: str) -> list[str]:
 
 
 def noted(work: Callable[[Any, Any], Any], folder: Path, job: Any, item: Any) -> Any:
-    """A task of a cluster that leaves the name of its node in a folder, and takes a moment."""
+    """A task of a cluster that leaves the name of its node in a folder, and waits until two nodes have work."""
     import ray
 
     (folder / ray.get_runtime_context().get_node_id()).touch()
+    end = time.monotonic() + 30
+    while len(list(folder.iterdir())) < 2 and time.monotonic() < end:
+        time.sleep(0.02)
     time.sleep(0.02)
     return work(job, item)
