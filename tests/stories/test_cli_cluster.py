@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from qkv.cli.main import main
-from qkv.errors import InputError
+from qkv.errors import PEER_LOST, InputError
 from qkv.train.cluster import Order, connect
-from qkv.train.launch_ray import Relay
+from qkv.train.launch_ray import Relay, run_words
 from qkv.train.run_folder import LOCK, checkpoint_steps, lock_run
 from tests.support.clusters import TwoNodes, two_nodes, wait_for, without_network
 from tests.support.small_run import SETTINGS, make_shards
@@ -261,3 +261,9 @@ def test_an_attempt_resumes_what_the_one_before_has_begun() -> None:
 
     assert asyncio.run(resumes(None, None, [1, 5, 9])) == [False, False, True]
     assert asyncio.run(resumes([1, 5, 9], [1, 5, 9], [2, 6, 9])) == [False, False, True]  # --overwrite
+
+
+def test_a_failure_after_the_group_has_ended_is_a_lost_process(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray Train ends the group of the processes that are left, in the middle of their step."""
+    assert run_words(["--version"]) == 0
+    assert run_words(["pretrain", "nothing"]) == PEER_LOST  # here, no group has begun

@@ -410,7 +410,7 @@ def work_on_cluster(given: Mapping[str, Any]) -> None:
             words = _prepare(given["order"], given["command"], call)
             if words is None:
                 return
-            code = _run(words)
+            code = run_words(words)
         except InputError as error:
             code = getattr(error, "exit_code", 2)
             if code != PEER_LOST:
@@ -458,19 +458,24 @@ def _prepare(order: Order, command: Command, call: _Call) -> tuple[str, ...] | N
         return command.again if plan["resume"] else command.words
 
 
-def _run(words: Sequence[str]) -> int:
+def run_words(words: Sequence[str]) -> int:
     """The exit code of `python -m qkv WORDS`, also where that has a mistake of ours."""
+    from torch import distributed as dist
+
     before, sys.argv = sys.argv, ["qkv", *words]
+    said, code = "", 0
     try:
         runpy.run_module("qkv", run_name="__main__")
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else int(error.code is not None)
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
     except Exception:
-        sys.stderr.write(traceback.format_exc())
-        return 1
+        said, code = traceback.format_exc(), 1
     finally:
         sys.argv = before
-    return 0
+    if code and not dist.is_initialized():  # Ray Train saw first that another process was lost, and ended the group
+        return PEER_LOST
+    sys.stderr.write(said)
+    return code
 
 
 def _enter(folder: str) -> None:
