@@ -273,6 +273,7 @@ def test_processes_are_started_stopped_and_resumed(folder: Path, tmp_path: Path)
     assert code == 128 + signal.SIGTERM, said
     assert "Stopped and saved at step" in said and "2 processes, 2 on this machine" in said
     assert said.count("Stopped and saved") == 1 and "Traceback" not in said
+    assert "--processes 2" in said.partition("Resume with: ")[2]
 
 
 @pytest.mark.slow

@@ -488,9 +488,17 @@ def report_outcome(
         show()
     else:
         at = f" at step {outcome.step:,}" if "step" in document else ""
-        say(f"Stopped and saved{at}. Resume with: qkv {JOBS[job].verb} --resume {run}")
+        say(f"Stopped and saved{at}. Resume with: qkv {JOBS[job].verb} --resume {run}{_processes_of_this_run()}")
     if outcome.signal is not None:
         raise typer.Exit(128 + outcome.signal)
+
+
+def _processes_of_this_run() -> str:
+    """The option that resumes it with as many, for the same bytes."""
+    from qkv.train.distributed import current_world
+
+    size = current_world().size
+    return f" --processes {size}" if size > 1 else ""
 
 
 def report_result(

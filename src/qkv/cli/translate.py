@@ -566,6 +566,8 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
         typer.echo(one.text)
     if alignments and not one.foreign:
         links = one.best.alignments
+        if not links and not one.text.strip():
+            return
         if not links:
             write("  (this model has no attention, so there is no alignment)")
             return

@@ -175,9 +175,9 @@ class Served:
         if self.translator is not None:
             languages = [self.translator.source_language, self.translator.target_language]
         fitted = None if solver is None else solver.calibration
-        is_calibrated = (
-            fitted is not None and fitted != Calibration()
-        )  # where too few examples were held out, it is not
+        folded = opened.record.get("folded_temperature", 1.0)  # is in the weights of the head
+        # where too few examples were held out, nothing was fitted
+        is_calibrated = fitted is not None and (fitted != Calibration() or folded != 1.0)
         found: dict[str, Any] = {
             "model_id": self.name,
             "model_type": facts.model_type,

@@ -1,6 +1,8 @@
 """Served models against the Python API: the same results, whoever else is asking."""
 
 import asyncio
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -369,3 +371,13 @@ def test_settings() -> None:
             ServeSettings(**wrong)
     with pytest.raises(InputError, match="less than one batch"):
         ServeSettings(max_queue_tokens=100)
+
+
+def test_a_temperature_in_the_weights_is_a_calibration(folders: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(folders["classify"], tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "qkv.json").read_text(encoding="utf-8"))
+    content.get("record", content)["folded_temperature"] = 0.65
+    (tmp_path / "run" / "qkv.json").write_text(json.dumps(content), encoding="utf-8")
+    opened = Models.open([f"run={tmp_path / 'run'}"], ServeSettings(threads=1))
+    assert opened["run"].info["calibrated"] is True
+    assert opened.close(20)
