@@ -2,7 +2,6 @@
 messages and exit codes are those of --processes too."""
 
 import asyncio
-import importlib
 import json
 import os
 import signal
@@ -11,13 +10,11 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from qkv.cli.main import main
-from qkv.errors import PEER_LOST, InputError
-from qkv.train.cluster import Order, connect
+from qkv.errors import PEER_LOST
 from qkv.train.launch_ray import Relay, run_words
 from qkv.train.run_folder import LOCK, checkpoint_steps, lock_run
 from tests.support.clusters import TwoNodes, two_nodes, wait_for, without_network
@@ -81,6 +78,7 @@ def saves(run: Path) -> bool:
     return bool(checkpoint_steps(run / "checkpoints"))
 
 
+@pytest.mark.slow
 def test_a_lost_node_leaves_no_trace(
     nodes: TwoNodes,
     shards: Path,
@@ -105,54 +103,6 @@ def test_a_lost_node_leaves_no_trace(
     assert steps == list(range(1, STEPS + 1))
     assert not (run / LOCK).exists()
     assert not list(tmp_path.glob(".*")), "what Ray Train wrote is removed"
-
-
-def _remote(function: Any) -> Any:
-    return importlib.import_module("ray").remote(function)
-
-
-def _get(reference: Any) -> Any:
-    return importlib.import_module("ray").get(reference)
-
-
-def test_connects_to_the_nodes_and_keeps_what_was_connected(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QKV_TOKEN", "secret")
-    monkeypatch.setenv("HF_TOKEN", "secret")
-    monkeypatch.setenv("QKV_LOG_SAMPLES", "1")
-    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
-    with connect(nodes.address) as cluster:
-        assert (len(cluster.nodes()), cluster.cpus, cluster.gpus, cluster.is_own) == (2, 2, 0, False)
-        order = cluster.order()
-        assert "secret" not in repr(order)
-        seen = _get(_remote(_variables).remote(order))
-        assert seen["QKV_LOG_SAMPLES"] == "1"
-    assert importlib.import_module("ray").is_initialized()
-    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def _variables(order: Order) -> dict[str, str]:
-    order.begin()
-    return dict(os.environ)
-
-
-def test_errors_of_workers_arrive_as_they_were(nodes: TwoNodes) -> None:
-    with connect(nodes.address) as cluster:
-        with pytest.raises(InputError) as caught, cluster.errors():
-            _get(_remote(_refuse).remote(cluster.order()))
-        assert str(caught.value) == "文件 a.txt is empty."
-        with pytest.raises(InputError, match="has qkv .*, and the command was given to qkv 9.9"), cluster.errors():
-            _get(_remote(_refuse).remote(Order("9.9")))
-        with pytest.raises(ZeroDivisionError), cluster.errors():  # a mistake of ours keeps its traceback
-            _get(_remote(_stumble).remote())
-
-
-def _refuse(order: Order) -> None:
-    order.begin()
-    raise InputError("文件 a.txt is empty.")
-
-
-def _stumble() -> None:
-    raise ZeroDivisionError
 
 
 @pytest.mark.slow

@@ -74,6 +74,7 @@ class Held(PredictParts):
         return write
 
 
+@pytest.mark.slow
 def test_a_node_is_lost_in_the_middle(
     whole: TwoNodes, tmp_path: Path, folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """Preparing on a Ray cluster of two nodes: the same bytes, also when a node is lost or the driver is killed."""
 
+import importlib
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from qkv.data.corpus.cluster import ClusterTasks, Work, cluster_tasks
 from qkv.data.corpus.parts import PartsJob
 from qkv.data.corpus.prepare import PrepareProgress, prepare_corpus
 from qkv.errors import InputError
-from qkv.train.cluster import connect
+from qkv.train.cluster import Order, connect
 from tests.support.clusters import TwoNodes, two_nodes, wait_for, without_network
 from tests.support.corpora import noted, write_corpus
 from tests.support.folders import make_tokenizer
@@ -160,3 +162,55 @@ def test_the_verb(nodes: TwoNodes, tmp_path: Path, capsys: pytest.CaptureFixture
     capsys.readouterr()
     assert main([*words.split(), "memory://x"]) == 2
     assert "where only a cluster writes" in capsys.readouterr().err
+
+
+# --- The connection itself (train/cluster.py): here, where a cluster runs.
+
+
+def _remote(function: Any) -> Any:
+    return importlib.import_module("ray").remote(function)
+
+
+def _get(reference: Any) -> Any:
+    return importlib.import_module("ray").get(reference)
+
+
+def test_connects_to_the_nodes_and_keeps_what_was_connected(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QKV_TOKEN", "secret")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("QKV_LOG_SAMPLES", "1")
+    nodes.restore()
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    with connect(nodes.address) as cluster:
+        assert (len(cluster.nodes()), cluster.cpus, cluster.gpus, cluster.is_own) == (2, 2, 0, False)
+        order = cluster.order()
+        assert "secret" not in repr(order)
+        seen = _get(_remote(_variables).remote(order))
+        assert seen["QKV_LOG_SAMPLES"] == "1"
+    assert importlib.import_module("ray").is_initialized()
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def _variables(order: Order) -> dict[str, str]:
+    order.begin()
+    return dict(os.environ)
+
+
+def test_errors_of_workers_arrive_as_they_were(nodes: TwoNodes) -> None:
+    with connect(nodes.address) as cluster:
+        with pytest.raises(InputError) as caught, cluster.errors():
+            _get(_remote(_refuse).remote(cluster.order()))
+        assert str(caught.value) == "文件 a.txt is empty."
+        with pytest.raises(InputError, match="has qkv .*, and the command was given to qkv 9.9"), cluster.errors():
+            _get(_remote(_refuse).remote(Order("9.9")))
+        with pytest.raises(ZeroDivisionError), cluster.errors():  # a mistake of ours keeps its traceback
+            _get(_remote(_stumble).remote())
+
+
+def _refuse(order: Order) -> None:
+    order.begin()
+    raise InputError("文件 a.txt is empty.")
+
+
+def _stumble() -> None:
+    raise ZeroDivisionError
