@@ -47,15 +47,18 @@ def test_replicas_answer_and_end(tmp_path: Path) -> None:
         with subprocess.Popen(
             words, env=without_network(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == f"http://127.0.0.1:{port}/\n"
-            found = ask(port)
-            assert all(ask(port) == found for _ in range(20))
-            cluster.lose()
-            wait_for(lambda: answers(port))
-            assert all(ask(port) == found for _ in range(20))
-            process.send_signal(signal.SIGTERM)
-            out, said = process.communicate(timeout=60)
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == f"http://127.0.0.1:{port}/\n"
+                found = ask(port)
+                assert all(ask(port) == found for _ in range(20))
+                cluster.lose()  # its proxy listens on the same address, and may answer for a moment
+                wait_for(lambda: all(answers(port) for _ in range(20)))
+                assert ask(port) == found
+                process.send_signal(signal.SIGTERM)
+                out, said = process.communicate(timeout=60)
+            finally:
+                process.kill()
         assert process.returncode == 0, said
         assert out == ""
         assert "stopping: accepted requests are finished" in said and "Traceback" not in said and TOKEN not in said
