@@ -92,6 +92,7 @@ class HttpSide:
         before = self.cpu_seconds()
         said = subprocess.run(command, capture_output=True, text=True, check=True)
         found = json.loads(said.stdout)
+        assert found["times"], "nothing was answered in this time: give more --seconds, or a quieter machine"
         p50, p99 = np.percentile(found["times"], [50, 99])
         rate = len(found["times"]) / found["seconds"]
         return Found(rate, p50, p99, found["cpu"] / seconds, (self.cpu_seconds() - before) / seconds / rate)
@@ -173,7 +174,7 @@ def main() -> None:
     try:
         with sides(options.threads, options.route, options.without_peer, options.infinity) as started:
             for side in started.values():
-                side.measure(file, options.clients, min(3.0, options.seconds))
+                side.measure(file, options.clients, options.seconds)  # the warm-up
             for _ in range(options.rounds):
                 begin, used, done = time.perf_counter(), time.process_time(), 0
                 while time.perf_counter() - begin < options.seconds:
