@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.windows import BothOrders, Windowed, merge_windows, room_beside
@@ -68,6 +68,7 @@ def test_pairs_in_both_orders() -> None:
     assert long == apart[0] + apart[1]
 
 
+@settings(deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 90), st.integers(0, 90)), min_size=1, max_size=5),
     keep=st.sampled_from(["alone", "first", "second", "shorter"]),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.column_files import join_words
@@ -78,6 +78,7 @@ def test_words_become_text_again() -> None:
     assert join_words([]) == ("", ())
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(min_size=1), max_size=8), st.sampled_from([None, "", " "]))
 def test_units_are_the_words(words: list[str], between: str | None) -> None:
     text, units = join_words(words, between)

@@ -204,7 +204,7 @@ def test_a_lenient_reading_goes_on(tmp_path: Path) -> None:
     assert [one.place.line for one in source] == [1, 3] and "line 2 is not JSON" in source.faults[0].message
 
 
-@settings(max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(
     st.text(st.sampled_from("textlabel,\t\n\r\"'{}[]:01 OB-好\0\ufeff"), max_size=60),
     st.sampled_from(["a.csv", "a.tsv", "a.txt", "a.json", "a.jsonl", "a.bio"]),

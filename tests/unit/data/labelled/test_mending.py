@@ -1,6 +1,6 @@
 """Answers and spans that are somewhere else than stated."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.examples import AnswerSpan, Fault, Place, Span
@@ -39,6 +39,7 @@ def test_spans() -> None:
         assert span(start, end, stated) == (None, ["dropped"])
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30), st.text(min_size=1, max_size=3), st.integers(-2, 40))
 def test_an_answer_always_stands_where_it_is_put(context: str, text: str, start: int) -> None:
     told: list[Fault] = []

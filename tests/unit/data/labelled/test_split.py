@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.examples import choose_held_out, fold_text
@@ -22,6 +22,7 @@ def test_many_small_labels_do_not_add_up_to_more_than_the_share() -> None:
     assert choose_held_out([str(n) for n in range(1500)], strata, 0.5, 0, most=40).sum() == 40
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.sampled_from("xyz")), min_size=1, max_size=60),
     st.floats(0.05, 0.5),

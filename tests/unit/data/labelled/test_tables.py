@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.opened import Beginning
@@ -34,6 +34,7 @@ def test_quotes_and_the_lines_where_rows_begin() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"])), min_size=2, max_size=3)
