@@ -2,7 +2,7 @@
 
     python bench/serve.py                          # MiniLM, 64 clients, 10 s a turn, 3 rounds, 2 threads
     python bench/serve.py --seconds 3 --rounds 1 --clients 16
-    python bench/serve.py --infinity /tmp/infinity/bin/python      # also infinity_emb, from an environment of its own
+    python bench/serve.py --infinity ../infinity/bin/python      # also infinity_emb, from an environment of its own
 
 All sides have the weights of all-MiniLM-L6-v2, the texts of bench/embed.py, and the same number of threads. The sides
 take turns within a round; a ratio is the median over rounds of the ratio within a round. The clients are one process
@@ -13,7 +13,7 @@ The peer is starlette + uvicorn + sentence-transformers with the batching that p
 queue, from which a thread takes what is there, at most 32 texts, and encodes it. infinity_emb 0.0.78 needs an
 environment of its own (numpy < 2, sentence-transformers < 4, uvicorn < 0.33):
 
-    python -m venv /tmp/infinity && /tmp/infinity/bin/pip install "infinity_emb[torch,server]==0.0.78" "numpy<2"
+    python -m venv ../infinity && ../infinity/bin/pip install "infinity_emb[torch,server]==0.0.78" "numpy<2"
 
 It runs its engine torch in float32 without compiling, with its own batches of 32 texts, over its OpenAI route.
 """

@@ -54,8 +54,8 @@ def is_url(where: AnyPlace) -> bool:
 def place_of(where: AnyPlace) -> str:
     """Return a place as text: a URL with both slashes, a local path with ~ expanded and without file://.
 
-    >>> place_of(Path("s3://bucket/a/")), place_of("file:///tmp/a"), place_of("texts/a")
-    ('s3://bucket/a', '/tmp/a', 'texts/a')
+    >>> place_of(Path("s3://bucket/a/")), place_of("file:///data/a"), place_of("texts/a")
+    ('s3://bucket/a', '/data/a', 'texts/a')
     """
     text = os.fspath(where)
     if (found := _url.fullmatch(text)) is None:
